@@ -1,0 +1,51 @@
+import { diagnose, inspect } from "../../lib/index.ts";
+import type { Command } from "../command.ts";
+import { exit } from "../errors.ts";
+import { paint, print, printJson, visible } from "../output.ts";
+
+const meanings = {
+	bom: "begins with a byte order mark, so its header is not read: save it without",
+	unclosed: "the header does not close: end it with a line ---",
+	line: "a header line is not KEY: VALUE, and is ignored",
+	duplicate: "a key stands twice: the first counts",
+	utf8: "the header is not UTF-8",
+	date: "a date is not like 2026-11-30T12:00:00Z, and is ignored",
+	number: "hops is not a number, and is ignored",
+} as const;
+
+export const doctor: Command = {
+	name: "doctor",
+	usage: "[FILE…]",
+	summary: "what is wrong with the tree, or how a file would be read",
+	examples: [
+		["xfer doctor", "each finding with its cure; exit 1 if there is one"],
+		["xfer doctor draft.md", "what a reader would see in this file"],
+	],
+	options: {},
+	words: [0, Number.POSITIVE_INFINITY],
+	async run(session, names) {
+		if (names.length > 0) return files(names, session.json);
+		const { findings, checks } = await diagnose(session.tree);
+		if (session.json) printJson("xfer.doctor/1", { root: session.tree.context.root, findings, checks, files: [] });
+		else {
+			print(`${session.tree.context.root}\n`);
+			for (const { name, ok, detail } of checks) print(`${ok ? paint("green", "ok") : paint("red", "bad")} ${name}: ${visible(detail)}\n`);
+			for (const { code, path, what, cure } of findings) print(`${paint("yellow", code)} ${visible(path)}: ${visible(what)} (${visible(cure)})\n`);
+			if (findings.length === 0) print("nothing found\n");
+		}
+		return findings.length > 0 ? exit.failed : exit.done;
+	},
+};
+
+function files(names: readonly string[], json: boolean): number {
+	const seen = names.map(inspect);
+	if (json) printJson("xfer.doctor/1", { findings: [], files: seen });
+	else {
+		for (const { file, header, fields, body, warnings } of seen) {
+			print(`${visible(file)}: ${header ? "a header" : "no header"} and ${body.bytes} bytes of body\n`);
+			for (const [key, value] of Object.entries(fields)) print(`  ${key}: ${visible(typeof value === "string" ? value : value.join(", "))}\n`);
+			for (const warning of warnings) print(`  ${paint("yellow", warning)}: ${meanings[warning]}\n`);
+		}
+	}
+	return seen.some(({ warnings }) => warnings.length > 0) ? exit.failed : exit.done;
+}

@@ -1,0 +1,39 @@
+import { collect, type GcReport } from "../../lib/index.ts";
+import type { Command } from "../command.ts";
+import { parseDuration } from "../duration.ts";
+import { print, printJson } from "../output.ts";
+
+export const gc: Command = {
+	name: "gc",
+	usage: "",
+	summary: "clear away what was read or ended long ago",
+	examples: [["xfer gc --dry-run --keep 7d", "what would go, of what ended 7 days ago and before"]],
+	options: {
+		"dry-run": { type: "boolean", help: "only say what would be done" },
+		keep: { type: "string", value: "30d", help: "keep what ended less than this long ago" },
+	},
+	words: [0, 0],
+	run(session, _, values) {
+		const { tree } = session;
+		const dryRun = values["dry-run"] === true;
+		const keep = typeof values.keep === "string" ? parseDuration(values.keep, "--keep") : undefined;
+		const reports = tree.names().flatMap((name) => collect(tree, tree.node(name), { keep, dryRun }) ?? []);
+		if (session.json) printJson("xfer.gc/1", { dryRun, nodes: reports });
+		else for (const report of reports) print(`${report.node}: ${words(report, dryRun)}\n`);
+		return undefined;
+	},
+};
+
+function words(report: GcReport, dryRun: boolean): string {
+	const { handoffs, pointers, temporary, locks, returned, expired, removed } = report;
+	const done = [
+		handoffs && `${handoffs} ended Handoffs removed`,
+		pointers && `${pointers} pointers to what is gone removed`,
+		temporary && `${temporary} abandoned files removed`,
+		locks && `${locks} dead locks removed`,
+		returned && `${returned} returned whose lease had ended`,
+		expired && `${expired} expired`,
+		removed && "the empty Node removed",
+	].filter(Boolean);
+	return done.length === 0 ? "nothing to do" : `${dryRun ? "would be: " : ""}${done.join(", ")}`;
+}

@@ -1,0 +1,54 @@
+import { shortId, type State, XferError } from "../../lib/index.ts";
+import type { Command } from "../command.ts";
+import { formatAge } from "../duration.ts";
+import { isTerminal, note, printJson, printTable } from "../output.ts";
+import { describe } from "./read.ts";
+
+const colours: Readonly<Record<string, "yellow" | "cyan" | "red" | "dim">> = { queued: "yellow", taken: "cyan", failed: "red", unreadable: "red" };
+
+export const inbox: Command = {
+	name: "inbox",
+	usage: "[NODE]",
+	summary: "list what waits, what needs a reader first",
+	examples: [
+		["xfer inbox", "my own"],
+		["xfer inbox alice --all", "with those read and ended"],
+		["xfer inbox --failed --json", "what failed, for a script"],
+	],
+	options: {
+		all: { type: "boolean", help: "with those that have been read or have ended" },
+		failed: { type: "boolean", help: "only those that failed or can't be read" },
+		limit: { type: "string", value: "N", help: "the first N (50); 0 for all" },
+	},
+	words: [0, 1],
+	completes: "nodes",
+	async run(session, [name], values) {
+		const { tree } = session;
+		const node = name === undefined ? session.node() : tree.node(name);
+		const now = tree.context.now();
+		const failed = (state: State) => state === "failed" || state === "unreadable";
+		const states = values.failed ? failed : values.all ? () => true : undefined;
+		const { items, more, counts } = node.inbox.list({ states, limit: limitOf(values.limit) });
+		if (session.json) {
+			const handoffs = items.map((item) => ({ id: item.id, state: item.state, attempts: item.attempts, lease: item.lease, size: item.size, ...describe(item), warnings: item.header.warnings }));
+			printJson("xfer.inbox/1", { node: node.name, handoffs, more, counts });
+			return;
+		}
+		const terminal = isTerminal();
+		await printTable(
+			items.map(({ id, date, state, kind, from, subject }) =>
+				terminal
+					? [shortId(id), formatAge(date, now), { text: state, colour: colours[state] ?? "dim" }, kind, from, subject]
+					: [id, new Date(date).toISOString(), state, kind, from, subject],
+			),
+		);
+		if (items.length === 0 && terminal) note(`nothing waits for ${node.name}`);
+		if (more > 0) note(`${more} more (--limit 0 lists all)`);
+	},
+};
+
+export function limitOf(text: string | boolean | undefined): number {
+	if (text === undefined) return 50;
+	if (typeof text === "string" && /^\d{1,9}$/.test(text)) return Number(text);
+	throw new XferError("EINPUT", `--limit ${text} is not a number`, "such as --limit 100, or 0 for all");
+}

@@ -1,0 +1,33 @@
+import { collect, type Node } from "../../lib/index.ts";
+import type { Command } from "../command.ts";
+import { formatAge } from "../duration.ts";
+import { print, printJson } from "../output.ts";
+
+export const join: Command = {
+	name: "join",
+	usage: "NAME",
+	summary: "make a Node, or see what waits for the one that is there",
+	examples: [['xfer join alice --about "reviews, and fixes tests"', "a Node with an Inbox"]],
+	options: { about: { type: "string", value: "TEXT", help: "what this Node is for" } },
+	words: [1, 1],
+	async run(session, [name = ""], values) {
+		const { tree } = session;
+		const made = !tree.has(name.toLowerCase());
+		const about = typeof values.about === "string" ? values.about : undefined;
+		const node = tree.join(name, { about });
+		const before = node.presence();
+		if (about !== undefined && before.about !== about) await node.setPresence({ ...before, about });
+		collect(tree, node, { daily: true });
+		const { count, oldest } = waiting(node);
+		if (session.json) return printJson("xfer.join/1", { name: node.name, path: node.directory, made, unread: count }), 0;
+		const mail = count > 0 ? `: ${count} waiting, the oldest ${formatAge(oldest, tree.context.now())}` : "";
+		print(`${node.name} ${made ? "is here" : "was here already"}${mail} (${node.directory})\n`);
+		return 0;
+	},
+};
+
+/** What waits for who takes a name over, and since when. */
+export function waiting(node: Node): { count: number; oldest: number } {
+	const { items, counts } = node.inbox.list({ states: (state) => state === "queued", limit: 1 });
+	return { count: counts.queued ?? 0, oldest: items[0]?.date ?? 0 };
+}

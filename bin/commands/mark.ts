@@ -1,0 +1,58 @@
+import path from "node:path";
+import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
+import { leaseOf, parseFileName } from "../../lib/filename.ts";
+import type { Command } from "../command.ts";
+import { isTerminal, print, printJson } from "../output.ts";
+import type { Session } from "../session.ts";
+
+const states = { read: "read", new: "queued", failed: "failed" } as const;
+
+export const mark: Command = {
+	name: "mark",
+	usage: "ID|PATH read|new|failed [WHY…]",
+	summary: "finish, give back or fail what is in hand",
+	examples: [
+		['xfer mark "$f" read', "finishes what xfer read --take printed"],
+		["xfer mark k3f9q2ab new", "gives it back for another try"],
+		["xfer mark k3f9q2ab failed no such branch", "its sender gets a report that says so"],
+	],
+	options: {},
+	words: [2, Number.POSITIVE_INFINITY],
+	completes: "ids",
+	run(session, [what = "", as = "", ...why]) {
+		if (!(as in states)) throw new XferError("EINPUT", `can't mark ${what} "${as}"`, `xfer mark ${what} read, or new, or failed`);
+		if (as !== "failed" && why.length > 0) throw new XferError("EINPUT", "only failed takes a reason", `xfer mark ${what} ${as}`);
+		const { node, message, only } = what.includes("/") ? byPath(session, what) : byId(session, what);
+		node.seen();
+		node.inbox.mark(message, as as keyof typeof states, why.join(" "), only);
+		const state = states[as as keyof typeof states];
+		if (session.json) printJson("xfer.mark/1", { id: message.id, state });
+		else print(isTerminal() ? `${state} ${shortId(message.id)}\n` : `${state}\t${message.id}\n`);
+	},
+};
+
+interface Target {
+	node: Node;
+	message: Message;
+	/** Who must have it in hand. */
+	only: string | undefined;
+}
+
+function byId(session: Session, piece: string): Target {
+	const node = session.node();
+	return { node, message: node.inbox.maildir.find(piece), only: session.instance };
+}
+
+/** A path that `read --take` printed: exact, for the lease in its name says who took it. */
+function byPath({ tree, instance }: Session, given: string): Target {
+	const [, name, file] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(path.resolve(given)) ?? [];
+	if (!name || !file || !tree.has(name)) throw new XferError("EHANDOFF", `${given} is no Handoff of this tree`, "give the path that xfer read --take printed, or an ID");
+	const node = tree.node(name);
+	const { id, ...rest } = parseFileName(file);
+	const taker = leaseOf({ id, ...rest })?.instance;
+	const message = node.inbox.maildir.find(id);
+	if (taker !== undefined && leaseOf(message)?.instance !== taker) {
+		throw new XferError("ELOST", `${shortId(id)} is not in that hand any more: its lease has ended`, "it is, or was, somebody else's: do nothing more about it");
+	}
+	return { node, message, only: taker ?? instance };
+}

@@ -1,0 +1,20 @@
+import { shortId } from "../../lib/index.ts";
+import type { Command } from "../command.ts";
+import { isTerminal, print, printJson } from "../output.ts";
+
+export const recall: Command = {
+	name: "recall",
+	usage: "ID",
+	summary: "take back what nobody has taken yet",
+	examples: [["xfer recall k3f9q2ab", "exit 5: somebody was first"]],
+	options: {},
+	words: [1, 1],
+	completes: "sent",
+	run(session, [piece = ""]) {
+		const { sent } = session.node();
+		const { id, to } = sent.recall(sent.find(piece));
+		if (session.json) printJson("xfer.recall/1", { id, to, state: "recalled" });
+		else print(isTerminal() ? `recalled from ${to} ${shortId(id)}\n` : `recalled\t${id}\n`);
+		return undefined;
+	},
+};

@@ -1,0 +1,166 @@
+import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
+import { OpenFile } from "../../lib/files.ts";
+import { similar } from "../../lib/names.ts";
+import { type Command, timeout, type Values } from "../command.ts";
+import { describeNode, describeStanding } from "../describe.ts";
+import { parseDuration } from "../duration.ts";
+import { exit, exitCode, explain } from "../errors.ts";
+import { isTerminal, note, paint, print, printJson, readInput } from "../output.ts";
+import type { Session } from "../session.ts";
+import { copy } from "./read.ts";
+
+/** The options that describe a Handoff, for `send` and `reply`. */
+export const handoffOptions = {
+	kind: { type: "string", value: "KIND", help: `${kinds.join(", ")}` },
+	subject: { type: "string", value: "LINE", help: "one line; else the first line of the text stands for it" },
+	priority: { type: "string", value: "HOW", help: `${priorities.join(", ")}` },
+	expires: { type: "string", value: "30m", help: "not to be shown as new work after this time" },
+	key: { type: "string", value: "K", help: "replaces my unread older one with this key" },
+	wait: { type: "boolean", help: "wait for the reply and print it, and nothing else" },
+	timeout,
+} as const;
+
+export const send: Command = {
+	name: "send",
+	usage: "TO[,TO…] [WORDS…|-]",
+	summary: "hand off to Nodes",
+	examples: [
+		['xfer send alice "fix the flaky test"', "a task for alice"],
+		["git diff | xfer send bob review this -", "the words are the subject, the diff is the text"],
+		["xfer send @all building, please wait", "a note for every live Node"],
+		['xfer send api --kind question --wait "which port?"', "prints the answer"],
+	],
+	options: { ...handoffOptions, re: { type: "string", value: "ID", help: "about this Handoff" } },
+	words: [1, Number.POSITIVE_INFINITY],
+	completes: "nodes",
+	run(session, [to = "", ...words], values) {
+		const re = typeof values.re === "string" ? about(session, values.re) : {};
+		return deliver(session, { from: session.me, to: recipients(to), ...re }, words, values, `xfer send ${to} "…", or: … | xfer send ${to} -`);
+	},
+};
+
+function recipients(text: string): string[] {
+	const names = text.split(",").filter((name) => name !== "");
+	if (names.length === 0) throw new XferError("EINPUT", "no recipient", 'xfer send alice "…"');
+	return names;
+}
+
+/** The thread of what a Handoff is about, whether it was received or sent. */
+function about({ tree, me }: Session, piece: string): Pick<Outgoing, "re" | "thread" | "hops"> {
+	const node = tree.node(me);
+	let original: { id: string; thread?: string | undefined; hops?: number } | undefined;
+	try {
+		original = node.inbox.look(node.inbox.maildir.find(piece));
+	} catch (error) {
+		if (!(error instanceof XferError) || error.code !== "EHANDOFF") throw error;
+		const id = node.sent.find(piece);
+		original = node.sent.standings([id])[0]?.handoff ?? { id };
+	}
+	if (!original) throw new XferError("EHANDOFF", `no Handoff ${piece}`);
+	return { re: original.id, thread: original.thread ?? original.id, hops: node.live() ? (original.hops ?? 0) + 1 : undefined };
+}
+
+/** Delivers what the words and options say, prints a line for each recipient, and waits for the reply if asked to. */
+export async function deliver(
+	session: Session,
+	base: Pick<Outgoing, "from" | "to" | "re" | "thread" | "hops" | "kind">,
+	words: readonly string[],
+	values: Values,
+	how: string,
+	delivered: () => void = () => {},
+): Promise<number> {
+	const { tree } = session;
+	const wait = values.wait === true;
+	if (values.timeout !== undefined && !wait) throw new XferError("EINPUT", "--timeout goes with --wait", "add --wait, or leave it away");
+	const limit = typeof values.timeout === "string" ? parseDuration(values.timeout, "--timeout") : undefined;
+	if (wait && (base.to.length !== 1 || base.to[0] === "@all")) throw new XferError("EINPUT", "--wait waits for one recipient's reply", "send to one Node");
+	const input = words.at(-1) === "-" || words.length === 0;
+	const spoken = (input ? words.slice(0, -1) : words).join(" ");
+	if (!input && spoken.trim() === "") throw new XferError("EINPUT", "nothing to send: the text is empty", how);
+	const options = outgoing(values, tree.context.now());
+	const body = input ? readInput(tree.context.maxBytes, how) : spoken;
+	const subject = options.subject ?? (input && spoken ? spoken : undefined);
+	const outcomes = tree.send({ ...base, ...options, kind: options.kind ?? base.kind, subject, body, cwd: process.cwd() });
+	if (outcomes.some(({ error }) => !error)) delivered();
+	if (!wait) return printOutcomes(session, outcomes);
+	const [outcome] = outcomes;
+	if (!outcome || outcome.error) throw outcome?.error ?? new Error("nothing was delivered");
+	return waitFor(session, outcome.id, outcome.to, limit);
+}
+
+function outgoing(values: Values, now: number): Pick<Outgoing, "kind" | "subject" | "priority" | "expires" | "key"> {
+	const text = (key: string) => (typeof values[key] === "string" ? values[key] : undefined);
+	const kind = text("kind");
+	if (kind !== undefined && !(kinds as readonly string[]).includes(kind)) {
+		const meant = similar(kind, kinds);
+		if (meant || !/^[a-z][a-z0-9_-]{0,31}$/.test(kind)) throw new XferError("EINPUT", `no Kind "${kind}"`, `${meant ? `did you mean ${meant}? ` : ""}one of ${kinds.join(", ")}`);
+	}
+	const priority = priorities.find((known) => known === values.priority);
+	if (values.priority !== undefined && !priority) throw new XferError("EINPUT", `no priority "${values.priority}"`, `one of ${priorities.join(", ")}`);
+	const expires = text("expires");
+	return { kind, subject: text("subject"), priority, expires: expires === undefined ? undefined : now + parseDuration(expires, "--expires"), key: text("key") };
+}
+
+function printOutcomes({ tree, json }: Session, outcomes: readonly Outcome[]): number {
+	const now = tree.context.now();
+	const delivered = outcomes.filter(({ error }) => !error).length;
+	const code = delivered === outcomes.length ? exit.done : delivered > 0 ? exit.partly : Math.max(...outcomes.map(({ error }) => exitCode(error)));
+	if (json && delivered > 0) {
+		const items = outcomes.map((outcome) => {
+			if (outcome.error) return { to: outcome.to, error: explain(outcome.error) };
+			const { live, presence } = tree.node(outcome.to).info();
+			return { to: outcome.to, id: outcome.id, state: "queued", durability: outcome.durability, live: live !== undefined, status: presence.status, holding: presence.holding, wake: presence.wake };
+		});
+		printJson("xfer.send/1", { handoffs: items });
+		return code;
+	}
+	for (const outcome of outcomes) {
+		if (outcome.error) {
+			note(`xfer: ${outcomes.length > 1 ? `${outcome.to}: not delivered: ` : ""}${explain(outcome.error)}`);
+			continue;
+		}
+		const where = describeNode(tree.node(outcome.to).info(), now);
+		const doubt = outcome.durability === "unknown" ? ", durability unknown: do not send it again" : "";
+		const line = `queued for ${outcome.to} (${where})${doubt}`;
+		print(isTerminal() ? `${line}  ${paint("dim", shortId(outcome.id))}\n` : `${line}\t${outcome.id}\n`);
+	}
+	return code;
+}
+
+async function waitFor({ tree, me }: Session, id: string, to: string, limit: number | undefined): Promise<number> {
+	const node = tree.node(me);
+	const story = () => {
+		const [standing] = node.sent.standings([id]);
+		return standing ? describeStanding(standing, tree.has(to) ? tree.node(to).info() : undefined, tree.context.now()) : "gone";
+	};
+	note(`${shortId(id)} ${story()}`);
+	const signal = limit === undefined ? new AbortController().signal : AbortSignal.timeout(limit);
+	const tell = (directory: string, reason: string) => note(`xfer: no file events in ${directory} (${reason}): looking every second`);
+	const ending = await waitForReply(node, id, signal, { persistent: true, onPolling: tell });
+	if (!ending) {
+		note(`xfer: no reply in time: ${story()} (to take it back: xfer recall ${shortId(id)} --as ${me}; to wait on: xfer inbox --as ${me})`);
+		return exit.timeout;
+	}
+	const { reply, state } = ending;
+	const failed = state === "failed" && reply?.kind === "report";
+	if (!reply || failed) {
+		note(`xfer: no reply will come: ${shortId(id)} was ${state}${state === "gone" ? "" : ` by ${to}`}`);
+		if (!reply) return exit.failed;
+	}
+	// In the Inbox still: ours to take, unless a live instance of this Node reads its own mail. Taken already: only shown.
+	const holder = node.live();
+	const taken = !holder || holder.instance === tree.context.instance ? node.inbox.take({ message: node.inbox.maildir.find(reply.id) }) : undefined;
+	try {
+		const file = new OpenFile(taken?.file ?? node.inbox.maildir.file(node.inbox.maildir.find(reply.id)));
+		try {
+			copy(file, failed ? 2 : 1, reply.header.body);
+		} finally {
+			file.close();
+		}
+	} catch (error) {
+		taken?.release();
+		throw error;
+	}
+	taken?.done();
+	return failed ? exit.failed : exit.done;
+}

@@ -1,0 +1,48 @@
+import { type Change, type Listed, shortId, watchTree } from "../../lib/index.ts";
+import { type Command, timeout } from "../command.ts";
+import { parseDuration } from "../duration.ts";
+import { isTerminal, note, paint, print, printJson, visible } from "../output.ts";
+import { describe } from "./read.ts";
+
+export const watch: Command = {
+	name: "watch",
+	usage: "[NODE|@all]",
+	summary: "a line for each arrival, as it comes; marks nothing",
+	examples: [
+		["xfer watch", "my own Inbox"],
+		["xfer watch @all", "all traffic in one pane, marks included"],
+		["xfer watch --json | jq .subject", "a JSON document a line"],
+	],
+	options: { timeout: { ...timeout, help: "end after this time" } },
+	words: [0, 1],
+	completes: "nodes",
+	async run(session, [name], values) {
+		const { tree } = session;
+		const signal = typeof values.timeout === "string" ? AbortSignal.timeout(parseDuration(values.timeout, "--timeout")) : undefined;
+		const options = {
+			signal,
+			persistent: true,
+			onPolling: (directory: string, reason: string) => note(`xfer: no file events in ${directory} (${reason}): looking every second`),
+		};
+		const tell = ({ node, state, message }: Change) => {
+			const handoff = tree.node(node).inbox.look(message);
+			// It has moved on already: what it was is not known any more, that it was here is.
+			if (handoff) line(session.json, node, state, handoff, name === "@all");
+		};
+		if (name === "@all") for await (const change of watchTree(tree, options)) tell(change);
+		else {
+			const node = name === undefined ? session.node() : tree.node(name);
+			for await (const message of node.inbox.watch({ ...options, waiting: false })) tell({ node: node.name, state: "queued", message });
+		}
+		return undefined;
+	},
+};
+
+function line(json: boolean, node: string, state: string, handoff: Listed, all: boolean): void {
+	const { id, kind, from, subject, date } = handoff;
+	if (json) return printJson("xfer.watch/1", { node, id, state, attempts: handoff.attempts, ...describe(handoff) });
+	if (!isTerminal()) return print(`${[new Date(date).toISOString(), state, node, id, kind, from, subject].map(visible).join("\t")}\n`);
+	const clock = new Date().toTimeString().slice(0, 8);
+	const what = all ? `${state} ${from} → ${node}` : `from ${from}`;
+	print(`${paint("dim", clock)} ${shortId(id)} ${paint("bold", visible(what))} ${visible(kind)}: ${visible(subject)}\n`);
+}

@@ -1,0 +1,97 @@
+import yargs, { type Argv } from "yargs";
+import manifest from "../package.json" with { type: "json" };
+import { openTree, shortId } from "../lib/index.ts";
+import { type Command, common, type Option } from "./command.ts";
+import { commands } from "./commands.ts";
+import { exit } from "./errors.ts";
+import { print } from "./output.ts";
+import { openSession } from "./session.ts";
+
+/** Serves `--help`, `--version` and what a shell asks for completion. It costs about one more start of Node.js, so nothing else goes through it. */
+export async function help(argv: readonly string[]): Promise<number> {
+	if (argv[0] === "--get-yargs-completions") return complete(argv.slice(1));
+	const name = argv[0] === "help" ? argv[1] : argv[0];
+	const command = commands.find((known) => known.name === name);
+	if (argv[0] === "--version") print(`${manifest.version}\n`);
+	else print(`${await (command ? commandHelp(command) : overview()).getHelp()}\n`);
+	return exit.done;
+}
+
+function parser(): Argv {
+	return yargs([]).scriptName("xfer").wrap(80).version(false).help(false).exitProcess(false);
+}
+
+function overview(): Argv {
+	const lines: [string, string][] = [
+		['xfer send alice "fix the flaky test"', "hand it off"],
+		["git diff | xfer send bob review this -", "text from a pipe"],
+		["xfer read", "the oldest for me"],
+		["xfer watch @all", "all traffic in one pane"],
+	];
+	const examples = lines.map(([line, what]) => `  ${line.padEnd(42)}${what}`).join("\n");
+	const all = commands.reduce((parser, { name, usage, summary }) => parser.command(`${name} ${usage}`.trim(), summary), parser());
+	return all.usage(`${examples}`).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
+}
+
+function commandHelp({ name, usage, summary, examples, options }: Command): Argv {
+	const lines = examples.map(([line, what]) => `  ${line}\n      ${what}`).join("\n");
+	return parser()
+		.usage(`xfer ${name} ${usage}`.trim().concat(`\n\n${summary}\n\n${lines}`))
+		.options(Object.fromEntries(Object.entries({ ...options, ...common }).map(([key, option]) => [key, described(option)])));
+}
+
+function described({ type, help: text, value }: Option) {
+	return { type, describe: value ? `${text} (${value})` : text } as const;
+}
+
+/** One candidate a line for the words that were typed, the last of them to be completed. */
+function complete(typed: readonly string[]): number {
+	const words = typed[0] === "xfer" ? typed.slice(1) : typed;
+	const last = words.at(-1) ?? "";
+	const command = commands.find(({ name }) => name === words[0]);
+	let found: readonly string[] = [];
+	if (!command || words.length < 2) found = commands.map(({ name }) => name);
+	else if (last.startsWith("-")) found = Object.keys({ ...command.options, ...common }).map((name) => `--${name}`);
+	else if (words.at(-2) === "--as") found = names();
+	else if (words.length === 2) found = candidates(command);
+	else if (command.name === "mark" && words.length === 3) found = ["read", "new", "failed"];
+	print(found.filter((word) => word.startsWith(last)).map((word) => `${word}\n`).join(""));
+	return exit.done;
+}
+
+function names(): string[] {
+	return openTree().names();
+}
+
+function candidates({ completes, name }: Command): readonly string[] {
+	if (typeof completes === "object") return completes;
+	try {
+		if (completes === "nodes") return name === "send" || name === "watch" ? ["@all", ...names()] : names();
+		const node = openSession({}).node();
+		if (completes === "ids") return node.inbox.list({ limit: 100 }).items.map(({ id }) => shortId(id));
+		if (completes === "sent") return node.sent.ids().slice(0, 100).map(shortId);
+	} catch {
+		// no tree or no Node yet: nothing to complete, and a shell's prompt is no place for an error
+	}
+	return [];
+}
+
+const fish = `complete -c xfer -f -a '(xfer --get-yargs-completions (commandline -opc) (commandline -ct))'\n`;
+
+/** Prints the script that makes a shell ask us. */
+export async function printCompletion(shell: "bash" | "zsh" | "fish"): Promise<void> {
+	if (shell === "fish") return print(fish);
+	process.env.SHELL = shell; // what yargs looks at
+	delete process.env.ZSH_NAME;
+	let script = "";
+	const { log } = console;
+	console.log = (text: string) => {
+		script += `${text}\n`;
+	};
+	try {
+		parser().showCompletionScript();
+	} finally {
+		console.log = log;
+	}
+	print(script);
+}

@@ -1,0 +1,149 @@
+import fs from "node:fs";
+import { isatty } from "node:tty";
+import { XferError } from "../lib/index.ts";
+
+/** Standard output was closed by who reads it: nothing more can be shown. */
+export class ClosedOutput extends Error {}
+
+/**
+ * Writes all of it to standard output, now: when this returns, it has reached the pipe, file or terminal.
+ * @throws {ClosedOutput} when nobody reads it
+ */
+export function print(text: string | Uint8Array, fd: 1 | 2 = 1): void {
+	write(fd, text);
+}
+
+/** A line to standard error. */
+export function note(text: string): void {
+	try {
+		write(2, `${text}\n`);
+	} catch {
+		// nobody reads standard error: there is no other place to say so
+	}
+}
+
+export function printJson(schema: string, document: object): void {
+	print(`${JSON.stringify({ schema, ...document })}\n`);
+}
+
+let terminal: boolean | undefined;
+/** Whether a person looks at standard output. */
+export function isTerminal(): boolean {
+	terminal ??= isatty(1);
+	return terminal;
+}
+
+const paints = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const;
+
+/** Colours text for a terminal, as NO_COLOR and FORCE_COLOR have it. */
+export function paint(colour: keyof typeof paints, text: string): string {
+	const { FORCE_COLOR: force, NO_COLOR: no, TERM } = process.env;
+	const on = force ? force !== "0" && force !== "false" : !no && isTerminal() && TERM !== "dumb";
+	return on && text ? `\x1b[${paints[colour]}m${text}\x1b[0m` : text;
+}
+
+const control = /[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** A peer's text on one line, its control characters shown and not obeyed. */
+export function visible(text: string): string {
+	return text.replace(control, escape);
+}
+
+/** As `visible`, for text of several lines. */
+export function visibleLines(text: string): string {
+	return text.replace(control, (char) => (char === "\n" || char === "\t" ? char : escape(char)));
+}
+
+function escape(char: string): string {
+	const code = char.charCodeAt(0);
+	return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+export interface Cell {
+	readonly text: string;
+	readonly colour?: keyof typeof paints;
+}
+
+/** Rows of peers' text: aligned and cut to the terminal's width for a person, else separated by tabs. */
+export async function printTable(rows: readonly (readonly (string | Cell)[])[]): Promise<void> {
+	const cells = rows.map((row) => row.map((cell) => (typeof cell === "string" ? { text: visible(cell) } : { ...cell, text: visible(cell.text) })));
+	if (!isTerminal()) {
+		print(cells.map((row) => `${row.map(({ text }) => text).join("\t")}\n`).join(""));
+		return;
+	}
+	// Only text of more than ASCII needs the table of character widths.
+	const ascii = cells.every((row) => row.every(({ text }) => /^[\x20-\x7e]*$/.test(text)));
+	const width = ascii ? (text: string) => text.length : (await import("string-width")).default;
+	const columns = process.stdout.columns || 80;
+	const widths: number[] = [];
+	for (const row of cells) for (const [at, { text }] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, Math.min(width(text), 40));
+	let out = "";
+	for (const row of cells) {
+		let left = columns;
+		let line = "";
+		for (const [at, { text, colour }] of row.entries()) {
+			const last = at === row.length - 1;
+			const shown = cut(text, Math.max(1, last ? left : Math.min(left, widths[at] ?? 0)), width);
+			line += colour ? paint(colour, shown) : shown;
+			if (!last) line += " ".repeat(Math.max(0, (widths[at] ?? 0) - width(shown)) + 2);
+			left = Math.max(0, left - (widths[at] ?? 0) - 2);
+			if (left === 0) break;
+		}
+		out += `${line.trimEnd()}\n`;
+	}
+	print(out);
+}
+
+function cut(text: string, columns: number, width: (text: string) => number): string {
+	if (width(text) <= columns) return text;
+	let shown = "";
+	for (const char of text) {
+		if (width(shown + char) > columns - 1) break;
+		shown += char;
+	}
+	return `${shown}…`;
+}
+
+/**
+ * All of standard input.
+ * @param limit most bytes to keep
+ * @param how what to type instead, when standard input is a terminal
+ * @throws {XferError} EINPUT when it is a terminal, ESIZE when it is over the limit
+ */
+export function readInput(limit: number, how: string): Buffer {
+	if (isatty(0)) throw new XferError("EINPUT", "standard input is a terminal", how);
+	const chunks: Buffer[] = [];
+	let size = 0;
+	for (;;) {
+		const chunk = Buffer.allocUnsafe(65_536);
+		const count = retry(() => fs.readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
+		if (count === 0) break;
+		size += count;
+		if (size <= limit) chunks.push(chunk.subarray(0, count));
+	}
+	if (size <= limit) return Buffer.concat(chunks);
+	throw new XferError("ESIZE", `the text is ${size} bytes, the limit is ${limit}`, "write it to a file and send its path, or raise XFER_MAX_BYTES");
+}
+
+function write(fd: number, text: string | Uint8Array): void {
+	const bytes = typeof text === "string" ? Buffer.from(text) : text;
+	for (let at = 0; at < bytes.length; ) {
+		const count = retry(() => fs.writeSync(fd, bytes, at), ["EPIPE", "EBADF"]);
+		if (count === undefined) throw new ClosedOutput();
+		at += count;
+	}
+}
+
+/** Tries again while a non-blocking pipe is full or empty; undefined for the errors that mean its end. */
+function retry(act: () => number, ends: readonly string[]): number | undefined {
+	for (;;) {
+		try {
+			return act();
+		} catch (error) {
+			const code = (error as NodeJS.ErrnoException).code ?? "";
+			if (ends.includes(code)) return undefined;
+			if (code !== "EAGAIN") throw error;
+			Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+		}
+	}
+}

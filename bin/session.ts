@@ -1,0 +1,33 @@
+import os from "node:os";
+import { type Node, nodeName, openTree, slug, type Tree, XferError } from "../lib/index.ts";
+import type { Values } from "./command.ts";
+
+/** Who runs a command, and on which tree. */
+export interface Session {
+	readonly tree: Tree;
+	/** The Node that is spoken for; it may not exist yet. */
+	readonly me: string;
+	readonly json: boolean;
+	/** The instance that started us, when a live one did: what is in another's hand is then not ours to mark. */
+	readonly instance: string | undefined;
+	/**
+	 * The Node that is spoken for.
+	 * @throws {XferError} ENODE
+	 */
+	node(): Node;
+}
+
+export function openSession(values: Values): Session {
+	const tree = openTree();
+	const me = whoAmI(values.as);
+	return { tree, me, json: values.json === true, instance: process.env.XFER_INSTANCE || undefined, node: () => tree.node(me) };
+}
+
+function whoAmI(as: string | boolean | undefined): string {
+	if (typeof as === "string") return nodeName(as);
+	if (process.env.XFER_NODE) return nodeName(process.env.XFER_NODE);
+	const login = os.userInfo().username;
+	const name = slug(login);
+	if (name) return name;
+	throw new XferError("ENAME", `no Node name can be made of the login name ${JSON.stringify(login)}`, "say who you are: --as NAME, or set XFER_NODE");
+}

@@ -1,0 +1,65 @@
+import { Doorbell, type DoorbellOptions } from "./doorbell.ts";
+import { idOf, type State, timeOf } from "./filename.ts";
+import type { Listed } from "./inbox.ts";
+import type { Node } from "./tree.ts";
+
+/** How a Handoff ended for who waited for its reply. */
+export interface Ending {
+	/** The reply, or the report of a failure. */
+	readonly reply: Listed | undefined;
+	/** Where the Handoff itself stands. */
+	readonly state: State | "gone";
+}
+
+/** States after which no reply will come. */
+const hopeless = new Set<string>(["failed", "recalled", "expired", "replaced", "unreadable", "gone"]);
+/** ms by which two clocks that write ids may differ. */
+const skew = 5 * 60 * 1000;
+
+/**
+ * Waits for the reply to what a Node sent. It is found wherever it lies: also when the Node's live instance took it first.
+ * @returns undefined once the signal is aborted
+ */
+export async function waitForReply(node: Node, id: string, signal: AbortSignal, options: DoorbellOptions = {}): Promise<Ending | undefined> {
+	const from = (timeOf(id) ?? 0) - skew;
+	const examined = new Set<string>();
+	const { maildir } = node.inbox;
+	const find = (): Listed | undefined => {
+		for (const dir of ["new", "cur"] as const) {
+			const names = maildir.names(dir, (name) => !examined.has(idOf(name)) && (timeOf(idOf(name)) ?? from) >= from);
+			for (const name of names) {
+				const found = node.inbox.look(maildir.message(dir, name));
+				if (found?.re === id) return found;
+				if (found) examined.add(found.id); // else it moved: the other listing, or the next, has it
+			}
+		}
+		return undefined;
+	};
+	const recipient = node.sent.inboxOf(id);
+	let wake = () => {};
+	let rung = false;
+	const ring = () => {
+		rung = true;
+		wake();
+	};
+	const directories = [`${maildir.path}/new`, `${maildir.path}/cur`, ...(recipient ? [`${recipient}/cur`] : [])];
+	const bells = directories.map((directory) => new Doorbell(directory, ring, options));
+	signal.addEventListener("abort", ring);
+	try {
+		for (;;) {
+			rung = false;
+			if (signal.aborted) return undefined;
+			const reply = find();
+			const state = node.sent.standings([id])[0]?.state ?? "gone";
+			// A failure is marked before it is reported: give the report the time of one more look.
+			if (reply || hopeless.has(state)) return { reply: reply ?? find(), state };
+			if (rung) continue;
+			await new Promise<void>((resolve) => {
+				wake = resolve;
+			});
+		}
+	} finally {
+		signal.removeEventListener("abort", ring);
+		for (const bell of bells) bell.close();
+	}
+}

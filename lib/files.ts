@@ -1,0 +1,125 @@
+import fs from "node:fs";
+import { errno } from "./errors.ts";
+
+const { O_CREAT, O_EXCL, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
+
+/** What a directory may answer to fsync without anything being wrong (protocol 9). */
+const noDirectorySync = new Set(["EINVAL", "EPERM", "EISDIR", "ENOTSUP"]);
+
+/**
+ * Writes a new file of mode 0600, whole and synced, or leaves none. Killed at any point it leaves a part of the file under `path`.
+ * @throws the system's error (`EEXIST`, `ENOENT`, `ENOSPC`, …)
+ */
+export function writeNew(path: string, bytes: Uint8Array, durable: boolean): void {
+	const fd = fs.openSync(path, O_CREAT | O_EXCL | O_WRONLY, 0o600);
+	let open = true;
+	try {
+		for (let at = 0; at < bytes.length; ) at += fs.writeSync(fd, bytes, at); // a short write is continued: the next one says ENOSPC
+		if (durable) fs.fsyncSync(fd);
+		open = false;
+		fs.closeSync(fd); // some network filesystems report a full disk only here
+	} catch (error) {
+		if (open) fs.closeSync(fd);
+		fs.rmSync(path, { force: true });
+		throw error;
+	}
+}
+
+/**
+ * fsyncs a directory, where that exists.
+ * @throws the system's error when the directory can't be opened or its disk fails
+ */
+export function syncDirectory(path: string): void {
+	if (process.platform === "win32") return;
+	const fd = fs.openSync(path, O_RDONLY);
+	try {
+		fs.fsyncSync(fd);
+	} catch (error) {
+		if (!noDirectorySync.has(errno(error) ?? "")) throw error;
+	} finally {
+		fs.closeSync(fd);
+	}
+}
+
+/** A regular file, open for reading: never a FIFO that blocks, never what a symlink points to. */
+export class OpenFile {
+	readonly fd: number;
+	readonly size: number;
+	/** ms */
+	readonly modified: number;
+
+	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
+	constructor(path: string) {
+		this.fd = fs.openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+		const stat = fs.fstatSync(this.fd);
+		this.size = stat.size;
+		this.modified = stat.mtimeMs;
+		if (stat.isFile()) return;
+		fs.closeSync(this.fd);
+		throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
+	}
+
+	/** Up to `length` bytes from `start`; fewer only at the file's end. */
+	read(start: number, length: number): Buffer {
+		const buffer = Buffer.allocUnsafe(Math.max(0, Math.min(length, this.size - start)));
+		let filled = 0;
+		while (filled < buffer.length) {
+			const count = fs.readSync(this.fd, buffer, filled, buffer.length - filled, start + filled);
+			if (count === 0) break;
+			filled += count;
+		}
+		return buffer.subarray(0, filled);
+	}
+
+	close(): void {
+		fs.closeSync(this.fd);
+	}
+}
+
+/** The names of the regular files in a directory without those that begin with a dot, in bytewise order; `keep` is asked before a file's type. */
+export function listFiles(dir: string, keep: (name: string) => boolean = () => true): string[] {
+	const names: string[] = [];
+	for (const entry of readDirectory(dir)) {
+		if (entry.name.startsWith(".") || !keep(entry.name)) continue;
+		// Some filesystems name no types: then, and only then, each file is asked.
+		if (entry.isFile() || (!known(entry) && isFile(`${dir}/${entry.name}`))) names.push(entry.name);
+	}
+	return names.sort();
+}
+
+/** Whether there is a regular file under this very name. */
+export function isFile(path: string): boolean {
+	return fs.lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+}
+
+/** A directory's mtime and the like in ms, or undefined when there is nothing. */
+export function modified(path: string): number | undefined {
+	return fs.lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
+}
+
+/** Renames; false when `from` is not there any more. Makes the directory of `to` when a damaged tree lacks it. */
+export function move(from: string, to: string): boolean {
+	try {
+		fs.renameSync(from, to);
+		return true;
+	} catch (error) {
+		if (errno(error) !== "ENOENT") throw error;
+		if (!fs.lstatSync(from, { throwIfNoEntry: false })) return false;
+		fs.mkdirSync(to.slice(0, to.lastIndexOf("/")), { recursive: true, mode: 0o700 });
+		fs.renameSync(from, to);
+		return true;
+	}
+}
+
+function readDirectory(dir: string): fs.Dirent[] {
+	try {
+		return fs.readdirSync(dir, { withFileTypes: true });
+	} catch (error) {
+		if (errno(error) === "ENOENT") return []; // a foreign or half-made Node: nothing is in a directory that is not there
+		throw error;
+	}
+}
+
+function known(entry: fs.Dirent): boolean {
+	return entry.isDirectory() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket() || entry.isCharacterDevice() || entry.isBlockDevice();
+}

@@ -1,0 +1,201 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { Context } from "./context.ts";
+import { errno, XferError } from "./errors.ts";
+import { attemptsOf, change, type Dir, type FileName, formatFileName, idOf, leaseOf, parseFileName, pickId } from "./filename.ts";
+import { isFile, listFiles, move, OpenFile, syncDirectory, writeNew } from "./files.ts";
+
+/** One file of a maildir. */
+export interface Message extends FileName {
+	readonly dir: Dir;
+	readonly name: string;
+}
+
+/** How a Handoff can end other than by being read, and the flag that tells a mail reader. */
+const ends = { failed: "F", unreadable: "F", recalled: "T", expired: "T", replaced: "T" } as const;
+export type End = keyof typeof ends;
+
+/** Whether what was delivered is on the disk too. `unknown`: it is delivered, its directory could not be synced; never send again for this. */
+export type Durability = "synced" | "unknown" | "none";
+
+/**
+ * A maildir: bytes under names, and the renames between them (protocol 6). It knows no headers.
+ *
+ * Each transition is one rename. It returns the message under its new name, or undefined when somebody else was first.
+ */
+export class Maildir {
+	readonly path: string;
+	readonly #context: Context;
+
+	constructor(context: Context, directory: string) {
+		this.#context = context;
+		this.path = directory;
+	}
+
+	/** The path of a message's file. */
+	file(message: Message): string {
+		return `${this.path}/${message.dir}/${message.name}`;
+	}
+
+	/** The messages of a directory, the oldest first. `keep` sees each name before anything else is done with it. */
+	list(dir: Dir, keep?: (name: string) => boolean): Message[] {
+		return this.names(dir, keep).map((name) => this.message(dir, name));
+	}
+
+	/** As `list`, the names alone. */
+	names(dir: Dir, keep?: (name: string) => boolean): string[] {
+		return listFiles(`${this.path}/${dir}`, keep);
+	}
+
+	message(dir: Dir, name: string): Message {
+		return { dir, name, ...parseFileName(name) };
+	}
+
+	/**
+	 * The one message that a person means by a piece of its id.
+	 * @throws {XferError} as `pickId`
+	 */
+	find(piece: string): Message {
+		const found = (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name).includes(piece)));
+		const id = pickId(
+			found.map((message) => message.id),
+			piece,
+			this.path,
+		);
+		return found.find((message) => message.id === id) as Message;
+	}
+
+	/**
+	 * Delivers `bytes` under an id that nobody else has. Killed at any point it leaves a file in `tmp/`, or the message.
+	 * @throws {XferError} ENODE when the maildir is gone; the system's error when it can't be written. Then nothing is delivered.
+	 */
+	deliver(id: string, bytes: Uint8Array): Durability {
+		const temporary = this.#write(id, bytes);
+		try {
+			if (!move(temporary, `${this.path}/new/${id}`)) throw this.#gone();
+		} catch (error) {
+			fs.rmSync(temporary, { force: true });
+			throw error;
+		}
+		return this.#sync();
+	}
+
+	/**
+	 * Delivers under an id that the caller chose, once however often it is called (protocol 6).
+	 * @returns `again` when it had been delivered before with the same bytes
+	 * @throws {XferError} EINPUT when the id is taken by other bytes
+	 */
+	deliverAs(id: string, bytes: Uint8Array): Durability | "again" {
+		const before = this.#others(id, "");
+		if (before.length > 0) return this.#same(before, bytes, id);
+		const temporary = this.#write(`${id}.${this.#context.instance}`, bytes);
+		const file = `${this.path}/new/${id}`;
+		try {
+			fs.linkSync(temporary, file);
+		} catch (error) {
+			const code = errno(error);
+			if (code === "EEXIST") return this.#same([this.message("new", id)], bytes, id);
+			if (code !== "EPERM" && code !== "ENOTSUP" && code !== "EMLINK") throw error;
+			move(temporary, file); // no hard links here (protocol 12)
+		} finally {
+			fs.rmSync(temporary, { force: true });
+		}
+		const others = this.#others(id, id);
+		if (others.length === 0) return this.#sync();
+		fs.rmSync(file, { force: true });
+		return this.#same(others, bytes, id);
+	}
+
+	/** Takes a queued message: it is in this instance's hand until the lease ends. */
+	take(message: Message): Message | undefined {
+		return this.#rename(message, "cur", change(message, { E: undefined, L: this.#lease() }, "", "SRT"));
+	}
+
+	/** A new lease on what is in hand. */
+	renew(message: Message): Message | undefined {
+		return this.#rename(message, "cur", change(message, { L: this.#lease() }));
+	}
+
+	/** Read, and answered if `replied`. */
+	done(message: Message, replied = false): Message | undefined {
+		const failed = message.fields.some((text) => text.startsWith("E="));
+		return this.#rename(message, "cur", change(message, { L: undefined, E: undefined }, replied ? "RS" : "S", failed ? "FT" : ""));
+	}
+
+	/** Back into `new/`, delivered once more than before. */
+	release(message: Message): Message | undefined {
+		const failed = message.fields.some((text) => text.startsWith("E="));
+		const fields = { L: undefined, E: undefined, A: String(attemptsOf(message) + 1) };
+		return this.#rename(message, "new", change(message, fields, "", failed ? "FSRT" : "SRT"));
+	}
+
+	/** Ended, for this reason. */
+	end(message: Message, why: End): Message | undefined {
+		return this.#rename(message, "cur", change(message, { L: undefined, E: why }, ends[why], "SRTF"));
+	}
+
+	/** This instance's message of an id, wherever others have renamed it to meanwhile; undefined when it is not in its hand any more. */
+	inHand(id: string, instance: string): Message | undefined {
+		return this.list("cur", (name) => idOf(name) === id).find((message) => leaseOf(message)?.instance === instance);
+	}
+
+	#rename(message: Message, dir: Dir, to: FileName): Message | undefined {
+		const name = formatFileName(to, dir, this.#context.separator);
+		if (dir === message.dir && name === message.name) return isFile(this.file(message)) ? message : undefined;
+		return move(this.file(message), `${this.path}/${dir}/${name}`) ? { dir, name, ...to } : undefined;
+	}
+
+	#lease(): string {
+		return `${Math.ceil((this.#context.now() + this.#context.lease) / 1000)}.${this.#context.instance}`;
+	}
+
+	#write(name: string, bytes: Uint8Array): string {
+		const file = `${this.path}/tmp/${name}`;
+		try {
+			writeNew(file, bytes, this.#context.durable);
+		} catch (error) {
+			if (errno(error) !== "ENOENT") throw error;
+			if (!fs.statSync(this.path, { throwIfNoEntry: false })?.isDirectory()) throw this.#gone();
+			for (const dir of ["tmp", "cur", "new"]) fs.mkdirSync(`${this.path}/${dir}`, { recursive: true, mode: 0o700 });
+			writeNew(file, bytes, this.#context.durable);
+		}
+		return file;
+	}
+
+	#sync(): Durability {
+		if (!this.#context.durable) return "none";
+		try {
+			syncDirectory(`${this.path}/new`);
+			return "synced";
+		} catch {
+			return "unknown"; // delivered all the same: an error here would make the caller send it again
+		}
+	}
+
+	#others(id: string, except: string): Message[] {
+		return (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name) === id && !(dir === "new" && name === except)));
+	}
+
+	#same(messages: readonly Message[], bytes: Uint8Array, id: string): "again" {
+		for (const message of messages) {
+			let file: OpenFile;
+			try {
+				file = new OpenFile(this.file(message));
+			} catch (error) {
+				if (errno(error) === "ENOENT") continue; // moved on meanwhile; its bytes were compared, or will be by the next
+				throw error;
+			}
+			try {
+				if (file.size === bytes.length && file.read(0, bytes.length).equals(bytes)) return "again";
+			} finally {
+				file.close();
+			}
+			throw new XferError("EINPUT", `another Handoff has the id ${id}`, "choose a new id");
+		}
+		return "again";
+	}
+
+	#gone(): XferError {
+		return new XferError("ENODE", `no Node "${path.basename(this.path)}": its directory is gone`);
+	}
+}

@@ -1,0 +1,153 @@
+import { XferError } from "./errors.ts";
+import { compare, idMaker } from "./filename.ts";
+import { formatHeader, headerLimit, type Kind, type Priority } from "./handoff.ts";
+import type { Listed } from "./inbox.ts";
+import type { Durability } from "./maildir.ts";
+import { nodeName } from "./names.ts";
+import { timestamp } from "./presence.ts";
+import type { Node, Tree } from "./tree.ts";
+
+/** What is to be handed off. */
+export interface Outgoing {
+	readonly from: string;
+	/** Node names; `@all` is every live Node but the sender. */
+	readonly to: readonly string[];
+	/** The bytes as they shall be read. */
+	readonly body: Uint8Array | string;
+	/** `task` unless given; to `@all` a `note`, and nothing else. */
+	readonly kind?: Kind | undefined;
+	readonly subject?: string | undefined;
+	readonly priority?: Priority | undefined;
+	/** Unix ms after which it is not shown as new work. */
+	readonly expires?: number | undefined;
+	/** Replaces the unread older one of this sender with this key. */
+	readonly key?: string | undefined;
+	readonly re?: string | undefined;
+	readonly thread?: string | undefined;
+	readonly hops?: number | undefined;
+	readonly cwd?: string | undefined;
+	readonly repo?: string | undefined;
+	readonly branch?: string | undefined;
+	readonly commit?: string | undefined;
+	/** The id, for one recipient: sent again under it, it is delivered once. */
+	readonly id?: string | undefined;
+}
+
+/** What became of one recipient's copy. */
+export type Outcome =
+	| { readonly to: string; readonly id: string; readonly durability: Durability | "again"; readonly error?: undefined }
+	| { readonly to: string; readonly error: Error };
+
+/** An id maker for each tree: its ids sort in the order in which they were made. */
+const makers = new WeakMap<Tree, () => string>();
+
+/** See `Tree.send`. */
+export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
+	const { context } = tree;
+	const sender = nodeName(outgoing.from);
+	const body = typeof outgoing.body === "string" ? Buffer.from(outgoing.body) : outgoing.body;
+	if (body.length === 0) throw new XferError("EINPUT", "nothing to send: the text is empty", "give some words, or text on standard input");
+	if (body.length > context.maxBytes) {
+		throw new XferError("ESIZE", `the text is ${body.length} bytes, the limit is ${context.maxBytes}`, "write it to a file and send its path, or raise XFER_MAX_BYTES");
+	}
+	const broadcast = outgoing.to.includes("@all");
+	const kind = outgoing.kind ?? (broadcast ? "note" : "task");
+	if (broadcast && kind !== "note") throw new XferError("EINPUT", `to @all only notes go, not a ${kind}`, "name the Nodes, or leave --kind away");
+
+	const recipients = new Map<string, Node | Error>();
+	for (const name of outgoing.to) {
+		if (name === "@all") for (const node of live(tree, sender)) recipients.set(node.name, node);
+		else find(tree, name, recipients);
+	}
+	const found = [...recipients].filter(([, node]) => !(node instanceof Error));
+	if (found.length === 0) {
+		const [error] = recipients.values();
+		if (error instanceof Error && recipients.size === 1) throw error;
+		if (recipients.size === 0) throw new XferError("ENODE", "nobody is live", "xfer nodes shows who is away; name them to leave it in their Inbox");
+		return [...recipients].map(([to, error]) => ({ to, error: error as Error }));
+	}
+	if (outgoing.id !== undefined && (recipients.size > 1 || !/^[A-Za-z0-9_][^/\0:;,]{0,179}$/.test(outgoing.id))) {
+		throw new XferError("EINPUT", "a chosen id is for one recipient, and a file name without : ; , of at most 180 bytes");
+	}
+	const to = found.map(([name]) => name);
+	const header = Buffer.from(
+		formatHeader([
+			["from", sender],
+			["to", to.length === 1 ? to[0] : to],
+			["kind", kind],
+			["subject", outgoing.subject?.replace(/\s*[\r\n]+\s*/g, " ").trim()],
+			["date", timestamp(context)],
+			["re", outgoing.re],
+			["thread", outgoing.thread],
+			["priority", outgoing.priority],
+			["expires", outgoing.expires === undefined ? undefined : new Date(outgoing.expires).toISOString()],
+			["key", outgoing.key],
+			["hops", outgoing.hops ? String(outgoing.hops) : undefined],
+			["instance", context.instance],
+			["cwd", outgoing.cwd],
+			["repo", outgoing.repo],
+			["branch", outgoing.branch],
+			["commit", outgoing.commit],
+		]),
+	);
+	if (header.length > headerLimit) {
+		throw new XferError("ESIZE", `the header is ${header.length} bytes, the limit is ${headerLimit}`, "shorten the subject: the text belongs into the body");
+	}
+	const bytes = Buffer.concat([header, body]);
+	const own = tree.has(sender) ? tree.node(sender) : tree.join(sender, { derived: "true" });
+	return [...recipients].map(([name, node]): Outcome => {
+		if (node instanceof Error) return { to: name, error: node };
+		try {
+			return { to: name, ...deliver(tree, own, node, bytes, outgoing, sender) };
+		} catch (error) {
+			return { to: name, error: error instanceof Error ? error : new Error(String(error)) };
+		}
+	});
+}
+
+function deliver(tree: Tree, from: Node, to: Node, bytes: Buffer, { id: chosen, key }: Outgoing, sender: string): { id: string; durability: Durability | "again" } {
+	let maker = makers.get(tree);
+	if (!maker) {
+		maker = idMaker(tree.context);
+		makers.set(tree, maker);
+	}
+	const id = chosen ?? maker();
+	const durability = chosen ? to.inbox.maildir.deliverAs(id, bytes) : to.inbox.maildir.deliver(id, bytes);
+	from.sent.point(id, to.name);
+	if (key !== undefined) {
+		// Published first, so that there is no moment with none; and each replaces only what sorts below its own, so that the highest stays.
+		for (const other of to.inbox.sameKey({ from: sender, key })) if (compare(other.id, id) < 0) to.inbox.maildir.end(other.message, "replaced");
+	}
+	return { id, durability };
+}
+
+function find(tree: Tree, name: string, recipients: Map<string, Node | Error>): void {
+	try {
+		const node = tree.node(name);
+		recipients.set(node.name, node);
+	} catch (error) {
+		if (!(error instanceof XferError)) throw error;
+		recipients.set(name, error);
+	}
+}
+
+function live(tree: Tree, sender: string): Node[] {
+	const own = tree.has(sender) ? tree.node(sender).name : sender;
+	return tree
+		.names()
+		.filter((name) => name !== own)
+		.map((name) => tree.node(name))
+		.filter((node) => node.live());
+}
+
+/** What a reply to a Handoff says of it: to whom, and what it is about. `node` is who replies. */
+export function replyTo(original: Listed, own: boolean, recipient: string, live: boolean): Pick<Outgoing, "to" | "kind" | "re" | "thread" | "hops"> {
+	const conversation = original.kind === "answer" || original.kind === "report";
+	return {
+		to: [own ? recipient : original.from],
+		kind: conversation ? "note" : "answer",
+		re: original.id,
+		thread: original.thread ?? original.id,
+		hops: live ? original.hops + 1 : undefined,
+	};
+}

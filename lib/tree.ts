@@ -1,0 +1,307 @@
+import fs from "node:fs";
+import { type Context, type ContextOptions, createContext } from "./context.ts";
+import { errno, XferError } from "./errors.ts";
+import { modified, syncDirectory } from "./files.ts";
+import { collect } from "./gc.ts";
+import type { Handoff } from "./handoff.ts";
+import { Inbox } from "./inbox.ts";
+import { type Holder, LiveLock, whoIsLive } from "./lock.ts";
+import { isNodeName, nodeName, similar } from "./names.ts";
+import { createPresence, type Presence, readPresence, timestamp, writePresence } from "./presence.ts";
+import { type Outcome, type Outgoing, send } from "./send.ts";
+import { Sent } from "./sent.ts";
+
+/** What a look at a Node shows. */
+export interface NodeInfo {
+	readonly name: string;
+	/** Its other names. */
+	readonly aliases: readonly string[];
+	readonly presence: Presence;
+	/** Who is there; undefined: the Node is away. */
+	readonly live: Holder | undefined;
+	/** How many Handoffs wait in `new/`. */
+	readonly unread: number;
+	/** When the Node last showed itself, unix ms. */
+	readonly lastSeen: number | undefined;
+}
+
+/**
+ * Opens a tree: nothing is read or made before it is needed.
+ * @param options what the tree stands on: `root` (else `$XFER_HOME`, else `~/.xfer`), clock, randomness, limits
+ * @throws {XferError} EROOT when the root is not an absolute path
+ */
+export function openTree(options?: ContextOptions): Tree {
+	return new Tree(createContext(options));
+}
+
+export class Tree {
+	readonly context: Context;
+	readonly #nodes: string;
+
+	constructor(context: Context) {
+		this.context = context;
+		this.#nodes = `${context.root}/nodes`;
+	}
+
+	/**
+	 * The Node of this name, or of which this is another name.
+	 * @throws {XferError} ENAME when it is no Node name, ENODE when there is no such Node
+	 */
+	node(name: string): Node {
+		const given = nodeName(name);
+		const real = this.#resolve(given);
+		if (real) return new Node(this, real, `${this.#nodes}/${real}`);
+		const { names, aliases } = this.#names();
+		const meant = similar(given, [...names, ...aliases.keys()]);
+		const hint = meant ? `did you mean ${meant}? ` : "";
+		throw new XferError("ENODE", `no Node "${given}"`, `${hint}to make it: xfer join ${given}`);
+	}
+
+	/** Whether there is a Node of this name. */
+	has(name: string): boolean {
+		return isNodeName(name) && this.#resolve(name) !== undefined;
+	}
+
+	/** The names of all Nodes, without their other names, in order. */
+	names(): string[] {
+		return this.#names().names;
+	}
+
+	/** All Nodes as a look shows them. */
+	nodes(): NodeInfo[] {
+		const { names, aliases } = this.#names();
+		return names.map((name) => ({ ...this.node(name).info(), aliases: [...aliases].filter(([, to]) => to === name).map(([alias]) => alias) }));
+	}
+
+	/**
+	 * Makes a Node, or finds the one that is there.
+	 * @throws {XferError} ENAME · the system's error
+	 */
+	join(name: string, presence: Pick<Presence, "about" | "derived"> = {}): Node {
+		const given = nodeName(name);
+		const real = this.#resolve(given);
+		const directory = `${this.#nodes}/${real ?? given}`;
+		if (!real) {
+			fs.mkdirSync(this.#nodes, { recursive: true, mode: 0o700 });
+			try {
+				fs.mkdirSync(directory, { mode: 0o700 });
+			} catch (error) {
+				const here = fs.lstatSync(directory, { throwIfNoEntry: false });
+				if (errno(error) !== "EEXIST") throw error;
+				if (!here?.isDirectory()) throw new XferError("ENAME", `${directory} is no Node and in the way`, "remove it, or choose another name");
+			}
+		}
+		for (const part of ["tmp", "cur", "sent", "new"]) fs.mkdirSync(`${directory}/${part}`, { recursive: true, mode: 0o700 });
+		createPresence(directory, { name: given, since: timestamp(this.context), ...presence });
+		if (!real && this.context.durable) for (const path of [directory, this.#nodes, this.context.root]) syncDirectory(path);
+		return new Node(this, real ?? given, directory);
+	}
+
+	/**
+	 * Removes a Node in which nothing waits, with what has been read and ended in it; or only a second name.
+	 * A Handoff that arrives meanwhile is kept, and the Node with it.
+	 * @throws {XferError} ENODE · EHELD when it is live, has unread mail, or gets some just now
+	 */
+	leave(name: string): { removed: string; handoffs: number } {
+		const given = nodeName(name);
+		const path = `${this.#nodes}/${given}`;
+		const node = this.node(given);
+		if (node.name !== given) {
+			fs.unlinkSync(path);
+			return { removed: given, handoffs: 0 };
+		}
+		const live = node.live();
+		if (live && live.instance !== this.context.instance) throw new XferError("EHELD", `${given} is live (process ${live.pid} on ${live.host})`, "end that one first");
+		const waiting = node.inbox.list({ limit: 1 });
+		const [first] = waiting.items;
+		if (first) {
+			throw new XferError("EHELD", `${given} has ${waiting.more + 1} unread (the oldest from ${first.from})`, `read or mark them first: xfer inbox ${given}`);
+		}
+		const { maildir } = node.inbox;
+		try {
+			fs.rmdirSync(`${path}/new`); // from here on nothing can arrive without making it again
+			fs.rmdirSync(`${path}/tmp`);
+		} catch (error) {
+			if (errno(error) === "ENOENT") fs.mkdirSync(path, { recursive: true });
+			else {
+				fs.mkdirSync(`${path}/new`, { recursive: true, mode: 0o700 });
+				throw new XferError("EHELD", `something is in ${path}/new or tmp (${errno(error)})`, "xfer doctor says what; then try again");
+			}
+		}
+		const ended = maildir.list("cur");
+		for (const message of ended) fs.rmSync(maildir.file(message), { force: true });
+		for (const part of ["cur", "sent", "live.lock", "node.md", ".gc"]) fs.rmSync(`${path}/${part}`, { recursive: true, force: true });
+		for (const [alias, to] of this.#names().aliases) if (to === given) fs.unlinkSync(`${this.#nodes}/${alias}`);
+		try {
+			fs.rmdirSync(path);
+		} catch (error) {
+			if (errno(error) !== "ENOTEMPTY" && errno(error) !== "ENOENT") throw error;
+			throw new XferError("EHELD", `${given} is not empty: something arrived just now, or is not ours`, `look at ${path}`);
+		}
+		return { removed: given, handoffs: ended.length };
+	}
+
+	/**
+	 * Hands off to each recipient: durable, one file each (protocol 6). What is delivered stays delivered whatever happens to the others.
+	 * @returns an outcome for each recipient, in order, with `error` where it failed
+	 * @throws {XferError} EINPUT, ESIZE, ENAME when nothing was delivered because of what was given
+	 */
+	send(outgoing: Outgoing): Outcome[] {
+		return send(this, outgoing);
+	}
+
+	#resolve(name: string): string | undefined {
+		const path = `${this.#nodes}/${name}`;
+		const stat = fs.lstatSync(path, { throwIfNoEntry: false });
+		if (stat?.isDirectory()) return name;
+		if (!stat?.isSymbolicLink()) return undefined;
+		const target = fs.readlinkSync(path).replace(/^\.\//, "");
+		return isNodeName(target) && fs.lstatSync(`${this.#nodes}/${target}`, { throwIfNoEntry: false })?.isDirectory() ? target : undefined;
+	}
+
+	#names(): { names: string[]; aliases: Map<string, string> } {
+		let entries: fs.Dirent[];
+		try {
+			entries = fs.readdirSync(this.#nodes, { withFileTypes: true });
+		} catch (error) {
+			if (errno(error) !== "ENOENT") throw error;
+			entries = []; // no tree yet: nobody is here
+		}
+		const names: string[] = [];
+		const aliases = new Map<string, string>();
+		for (const { name } of entries) {
+			const real = isNodeName(name) ? this.#resolve(name) : undefined;
+			if (real === name) names.push(name);
+			else if (real) aliases.set(name, real);
+		}
+		return { names: names.sort(), aliases };
+	}
+}
+
+/** One participant: a directory with an Inbox. */
+export class Node {
+	readonly name: string;
+	readonly directory: string;
+	readonly inbox: Inbox;
+	readonly sent: Sent;
+	readonly #tree: Tree;
+
+	/** @internal */
+	constructor(tree: Tree, name: string, directory: string) {
+		this.#tree = tree;
+		this.name = name;
+		this.directory = directory;
+		this.inbox = new Inbox(tree.context, directory, (handoff, reason) => this.#bounce(handoff, reason));
+		this.sent = new Sent(tree, directory);
+	}
+
+	presence(): Presence {
+		return readPresence(this.directory);
+	}
+
+	/** Replaces what the Node says of itself. */
+	async setPresence(presence: Presence): Promise<void> {
+		await writePresence(this.directory, { name: this.name, ...presence });
+	}
+
+	/** Who is there; undefined: the Node is away. */
+	live(): Holder | undefined {
+		return whoIsLive(this.#tree.context, this.directory);
+	}
+
+	info(): NodeInfo {
+		const times = ["node.md", "sent", "live.lock"].map((name) => modified(`${this.directory}/${name}`) ?? 0);
+		return {
+			name: this.name,
+			aliases: [],
+			presence: this.presence(),
+			live: this.live(),
+			unread: this.inbox.maildir.names("new").length,
+			lastSeen: Math.max(...times) || undefined,
+		};
+	}
+
+	/** Notes that the Node showed itself just now. */
+	seen(): void {
+		try {
+			const now = new Date(this.#tree.context.now());
+			fs.utimesSync(`${this.directory}/node.md`, now, now);
+		} catch {
+			// no presence, or a tree that can only be read: then nobody was seen
+		}
+	}
+
+	/**
+	 * A second name of this Node.
+	 * @throws {XferError} EHELD when the name is another Node's
+	 */
+	alias(name: string): void {
+		const given = nodeName(name);
+		try {
+			fs.symlinkSync(this.name, `${this.#tree.context.root}/nodes/${given}`);
+		} catch (error) {
+			if (errno(error) !== "EEXIST") throw error;
+			if (this.#tree.node(given).name !== this.name) throw new XferError("EHELD", `${given} is another Node`, "choose another name");
+		}
+	}
+
+	/**
+	 * Is there: holds the live lock, returns what the former instance had in hand, and publishes presence.
+	 * The process may end without `end`; then the name is free at once on this host, and soon elsewhere.
+	 * @throws {XferError} EHELD when another instance is live on this Node
+	 */
+	async goLive(presence: Presence = {}, signal?: AbortSignal): Promise<Live> {
+		const { context } = this.#tree;
+		const lock = await LiveLock.acquire(context, this.directory, signal);
+		const before = this.presence();
+		this.inbox.returnLeases(before.instance === context.instance ? undefined : before.instance);
+		const live = new Live(this, lock, { about: before.about, started: timestamp(context), ...presence }, context);
+		await live.publish({});
+		collect(this.#tree, this, { daily: true });
+		return live;
+	}
+
+	/** A failed Handoff comes back to its sender as a report: never for a report, and not to where nobody is. */
+	#bounce(handoff: Handoff, reason: string): void {
+		if (handoff.kind === "report") return;
+		if (!this.#tree.has(handoff.from)) return; // nobody to tell; the failure stands in the tree
+		const [outcome] = this.#tree.send({
+			from: this.name,
+			to: [handoff.from],
+			kind: "report",
+			subject: `failed: ${handoff.subject}`.slice(0, 200),
+			body: reason || "failed, without a reason",
+			re: handoff.id,
+			thread: handoff.thread ?? handoff.id,
+			hops: handoff.hops + 1,
+		});
+		if (outcome?.error) throw outcome.error;
+	}
+}
+
+/** A Node that this process is. */
+export class Live {
+	readonly node: Node;
+	/** The live lock; `lock.lost` is aborted when another took the name while this process slept. */
+	readonly lock: LiveLock;
+	#presence: Presence;
+
+	/** @internal */
+	constructor(node: Node, lock: LiveLock, presence: Presence, context: Context) {
+		this.node = node;
+		this.lock = lock;
+		const { instance, host } = context;
+		this.#presence = { instance, host, pid: String(process.pid), status: "idle", wake: "now", since: timestamp(context), ...presence };
+	}
+
+	/** Changes what the Node says of itself; what is not named stays. */
+	async publish(change: Presence): Promise<void> {
+		this.#presence = { ...this.#presence, ...change };
+		if (!this.lock.lost.aborted) await this.node.setPresence(this.#presence);
+	}
+
+	/** Lets the name go: the Node is a mailbox from now on. */
+	end(): void {
+		this.lock.release();
+	}
+}
