@@ -15,4 +15,19 @@ import { sent } from "./commands/sent.ts";
 import { watch } from "./commands/watch.ts";
 
 /** Every command, in the order of the help. */
-export const commands: readonly Command[] = [send, reply, inbox, read, mark, sent, recall, watch, nodes, join, leave, gc, doctor, completion];
+export const commands: readonly Command[] = [
+	send,
+	reply,
+	inbox,
+	read,
+	mark,
+	sent,
+	recall,
+	watch,
+	nodes,
+	join,
+	leave,
+	gc,
+	doctor,
+	completion,
+];

@@ -1,8 +1,8 @@
-import type { NodeInfo, Standing } from "../lib/index.ts";
+import type { Standing, Whereabouts } from "../lib/index.ts";
 import { formatAge, formatClock } from "./duration.ts";
 
 /** Where a Node is, in a few words: `live, idle; looks at its next prompt`, `away, last seen 3 h ago`. */
-export function describeNode(info: NodeInfo, now: number): string {
+export function describeNode(info: Whereabouts, now: number): string {
 	if (!info.live) return info.lastSeen === undefined ? "away, never seen" : `away, last seen ${formatAge(info.lastSeen, now)}`;
 	const { status, holding, wake } = info.presence;
 	const words = [`live${status ? `, ${status}` : ""}`];
@@ -13,7 +13,7 @@ export function describeNode(info: NodeInfo, now: number): string {
 }
 
 /** Why a Handoff stands where it does, in a few words. */
-export function describeStanding(standing: Standing, info: NodeInfo | undefined, now: number): string {
+export function describeStanding(standing: Standing, info: Whereabouts | undefined, now: number): string {
 	const { to, state, handoff, changed } = standing;
 	const at = changed === undefined ? "" : ` ${formatClock(changed, now)}`;
 	const away = info && !info.live && info.lastSeen !== undefined ? `; ${to} away since ${formatClock(info.lastSeen, now)}` : "";
@@ -25,7 +25,8 @@ export function describeStanding(standing: Standing, info: NodeInfo | undefined,
 		if (!status || status === "idle") return `${waited}: ${to} is ${describeNode(info, now).replace("live, ", "")}`;
 		return `${waited}: ${to} is busy (${status}), joins by ${formatClock(handoff.date + 600_000, now)}`;
 	}
-	if (state === "taken") return `in the hand of ${to} since${at}${handoff?.lease ? `, until ${formatClock(handoff.lease.end * 1000, now)}` : ""}${away}`;
+	if (state === "taken")
+		return `in the hand of ${to} since${at}${handoff?.lease ? `, until ${formatClock(handoff.lease.end * 1000, now)}` : ""}${away}`;
 	if (state === "read") return `read by ${to}${at}, unanswered${away}`;
 	if (state === "answered") return `answered by ${to}${at}`;
 	if (state === "gone") return `gone: ${to} has cleared it away`;

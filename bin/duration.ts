@@ -30,7 +30,9 @@ export function formatAge(time: number, now: number): string {
 export function formatClock(time: number, now: number): string {
 	const date = new Date(time);
 	const clock = `${two(date.getHours())}:${two(date.getMinutes())}`;
-	return new Date(now).toDateString() === date.toDateString() ? clock : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
+	return new Date(now).toDateString() === date.toDateString()
+		? clock
+		: `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
 }
 
 function two(count: number): string {

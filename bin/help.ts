@@ -1,7 +1,7 @@
 import yargs, { type Argv } from "yargs";
-import manifest from "../package.json" with { type: "json" };
 import { openTree, shortId } from "../lib/index.ts";
-import { type Command, common, type Option } from "./command.ts";
+import manifest from "../package.json" with { type: "json" };
+import { type Command, common } from "./command.ts";
 import { commands } from "./commands.ts";
 import { exit } from "./errors.ts";
 import { print } from "./output.ts";
@@ -22,26 +22,29 @@ function parser(): Argv {
 }
 
 function overview(): Argv {
-	const lines: [string, string][] = [
+	const examples: Command["examples"] = [
 		['xfer send alice "fix the flaky test"', "hand it off"],
 		["git diff | xfer send bob review this -", "text from a pipe"],
-		["xfer read", "the oldest for me"],
+		["xfer read", "the oldest one for me"],
 		["xfer watch @all", "all traffic in one pane"],
 	];
-	const examples = lines.map(([line, what]) => `  ${line.padEnd(42)}${what}`).join("\n");
-	const all = commands.reduce((parser, { name, usage, summary }) => parser.command(`${name} ${usage}`.trim(), summary), parser());
-	return all.usage(`${examples}`).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
+	const all = commands.reduce((parser, { name, summary }) => parser.command(name, summary), parser());
+	return all.usage(table(examples)).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
 }
 
 function commandHelp({ name, usage, summary, examples, options }: Command): Argv {
-	const lines = examples.map(([line, what]) => `  ${line}\n      ${what}`).join("\n");
+	const described = Object.entries({ ...options, ...common }).map(([key, { type, help: text, value }]) => {
+		return [key, { type, describe: value ? `${value}: ${text}` : text }] as const;
+	});
 	return parser()
-		.usage(`xfer ${name} ${usage}`.trim().concat(`\n\n${summary}\n\n${lines}`))
-		.options(Object.fromEntries(Object.entries({ ...options, ...common }).map(([key, option]) => [key, described(option)])));
+		.usage(`${table(examples)}\n\n${`xfer ${name} ${usage}`.trim()}\n${summary}`)
+		.options(Object.fromEntries(described));
 }
 
-function described({ type, help: text, value }: Option) {
-	return { type, describe: value ? `${text} (${value})` : text } as const;
+/** Examples, a line each while they fit. Not a hanging indent: yargs takes blanks at the beginning of a line away. */
+function table(examples: Command["examples"]): string {
+	const width = Math.max(...examples.map(([line]) => line.length)) + 2;
+	return examples.map(([line, what]) => (width + what.length < 80 ? `${line.padEnd(width)}# ${what}` : `# ${what}\n${line}`)).join("\n");
 }
 
 /** One candidate a line for the words that were typed, the last of them to be completed. */
@@ -55,7 +58,12 @@ function complete(typed: readonly string[]): number {
 	else if (words.at(-2) === "--as") found = names();
 	else if (words.length === 2) found = candidates(command);
 	else if (command.name === "mark" && words.length === 3) found = ["read", "new", "failed"];
-	print(found.filter((word) => word.startsWith(last)).map((word) => `${word}\n`).join(""));
+	print(
+		found
+			.filter((word) => word.startsWith(last))
+			.map((word) => `${word}\n`)
+			.join(""),
+	);
 	return exit.done;
 }
 
@@ -80,7 +88,10 @@ const fish = `complete -c xfer -f -a '(xfer --get-yargs-completions (commandline
 
 /** Prints the script that makes a shell ask us. */
 export async function printCompletion(shell: "bash" | "zsh" | "fish"): Promise<void> {
-	if (shell === "fish") return print(fish);
+	if (shell === "fish") {
+		print(fish);
+		return;
+	}
 	process.env.SHELL = shell; // what yargs looks at
 	delete process.env.ZSH_NAME;
 	let script = "";

@@ -1,5 +1,4 @@
 import fs from "node:fs";
-import { isatty } from "node:tty";
 import { XferError } from "../lib/index.ts";
 
 /** Standard output was closed by who reads it: nothing more can be shown. */
@@ -33,6 +32,15 @@ export function isTerminal(): boolean {
 	return terminal;
 }
 
+/** `node:tty` brings the network along, so it is loaded only for what may be a terminal. */
+function isatty(fd: number): boolean {
+	try {
+		return fs.fstatSync(fd).isCharacterDevice() && process.getBuiltinModule("node:tty").isatty(fd);
+	} catch {
+		return false; // closed
+	}
+}
+
 const paints = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const;
 
 /** Colours text for a terminal, as NO_COLOR and FORCE_COLOR have it. */
@@ -42,19 +50,20 @@ export function paint(colour: keyof typeof paints, text: string): string {
 	return on && text ? `\x1b[${paints[colour]}m${text}\x1b[0m` : text;
 }
 
-const control = /[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+/** C0, DEL and C1; line separators; what changes the direction of text. */
+const control = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
 
 /** A peer's text on one line, its control characters shown and not obeyed. */
 export function visible(text: string): string {
-	return text.replace(control, escape);
+	return text.replace(control, codeOf);
 }
 
 /** As `visible`, for text of several lines. */
 export function visibleLines(text: string): string {
-	return text.replace(control, (char) => (char === "\n" || char === "\t" ? char : escape(char)));
+	return text.replace(control, (char) => (char === "\n" || char === "\t" ? char : codeOf(char)));
 }
 
-function escape(char: string): string {
+function codeOf(char: string): string {
 	const code = char.charCodeAt(0);
 	return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
@@ -66,7 +75,9 @@ export interface Cell {
 
 /** Rows of peers' text: aligned and cut to the terminal's width for a person, else separated by tabs. */
 export async function printTable(rows: readonly (readonly (string | Cell)[])[]): Promise<void> {
-	const cells = rows.map((row) => row.map((cell) => (typeof cell === "string" ? { text: visible(cell) } : { ...cell, text: visible(cell.text) })));
+	const cells = rows.map((row) =>
+		row.map((cell) => (typeof cell === "string" ? { text: visible(cell) } : { ...cell, text: visible(cell.text) })),
+	);
 	if (!isTerminal()) {
 		print(cells.map((row) => `${row.map(({ text }) => text).join("\t")}\n`).join(""));
 		return;
@@ -122,7 +133,11 @@ export function readInput(limit: number, how: string): Buffer {
 		if (size <= limit) chunks.push(chunk.subarray(0, count));
 	}
 	if (size <= limit) return Buffer.concat(chunks);
-	throw new XferError("ESIZE", `the text is ${size} bytes, the limit is ${limit}`, "write it to a file and send its path, or raise XFER_MAX_BYTES");
+	throw new XferError(
+		"ESIZE",
+		`the text is ${size} bytes, the limit is ${limit}`,
+		"write it to a file and send its path, or raise XFER_MAX_BYTES",
+	);
 }
 
 function write(fd: number, text: string | Uint8Array): void {

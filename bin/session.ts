@@ -29,5 +29,9 @@ function whoAmI(as: string | boolean | undefined): string {
 	const login = os.userInfo().username;
 	const name = slug(login);
 	if (name) return name;
-	throw new XferError("ENAME", `no Node name can be made of the login name ${JSON.stringify(login)}`, "say who you are: --as NAME, or set XFER_NODE");
+	throw new XferError(
+		"ENAME",
+		`no Node name can be made of the login name ${JSON.stringify(login)}`,
+		"say who you are: --as NAME, or set XFER_NODE",
+	);
 }

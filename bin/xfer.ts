@@ -2,8 +2,8 @@ import { parseArgs } from "node:util";
 import { XferError } from "../lib/index.ts";
 import { similar } from "../lib/names.ts";
 import { type Command, common, type Option, type Values } from "./command.ts";
-import { commands } from "./commands.ts";
 import { home } from "./commands/home.ts";
+import { commands } from "./commands.ts";
 import { report } from "./errors.ts";
 import { openSession } from "./session.ts";
 
@@ -44,10 +44,14 @@ async function main(argv: readonly string[]): Promise<number> {
 	}
 	const { values, positionals } = parse(command, command ? argv.slice(1) : argv);
 	const session = openSession(values);
-	if (!command) return home(session);
+	if (!command) return (await home(session)) ?? 0;
 	const [least, most] = command.words;
 	if (positionals.length < least || positionals.length > most) {
-		throw new XferError("EINPUT", positionals.length < least ? "something is missing" : `too many words: ${positionals.slice(most).join(" ")}`, `xfer ${command.name} ${command.usage}`);
+		throw new XferError(
+			"EINPUT",
+			positionals.length < least ? "something is missing" : `too many words: ${positionals.slice(most).join(" ")}`,
+			`xfer ${command.name} ${command.usage}`,
+		);
 	}
 	return (await command.run(session, positionals, values)) ?? 0;
 }
@@ -67,7 +71,12 @@ function parse(command: Command | undefined, args: readonly string[]): { values:
 			throw new XferError("EINPUT", `no flag ${dash}${flag} here`, cure);
 		}
 		const option = options[flag];
-		if (option?.type === "string") throw new XferError("EINPUT", `--${flag} needs a value`, `--${flag} ${option.value ?? "VALUE"}; one that begins with a dash: --${flag}=-…`);
+		if (option?.type === "string")
+			throw new XferError(
+				"EINPUT",
+				`--${flag} needs a value`,
+				`--${flag} ${option.value ?? "VALUE"}; one that begins with a dash: --${flag}=-…`,
+			);
 		if (option) throw new XferError("EINPUT", `--${flag} takes no value`, line);
 		throw new XferError("EINPUT", message.split("\n")[0] ?? message, line);
 	}

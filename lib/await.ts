@@ -20,7 +20,12 @@ const skew = 5 * 60 * 1000;
  * Waits for the reply to what a Node sent. It is found wherever it lies: also when the Node's live instance took it first.
  * @returns undefined once the signal is aborted
  */
-export async function waitForReply(node: Node, id: string, signal: AbortSignal, options: DoorbellOptions = {}): Promise<Ending | undefined> {
+export async function waitForReply(
+	node: Node,
+	id: string,
+	signal: AbortSignal,
+	options: DoorbellOptions = {},
+): Promise<Ending | undefined> {
 	const from = (timeOf(id) ?? 0) - skew;
 	const examined = new Set<string>();
 	const { maildir } = node.inbox;

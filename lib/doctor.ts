@@ -1,6 +1,5 @@
 import fs from "node:fs";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { errno, XferError } from "./errors.ts";
 import { OpenFile, syncDirectory, writeNew } from "./files.ts";
 import { headerLimit, parseHeader, type Value, type Warning } from "./handoff.ts";
@@ -42,7 +41,11 @@ export function inspect(file: string): Inspection {
 	try {
 		opened = new OpenFile(file);
 	} catch (error) {
-		throw new XferError("EHANDOFF", `${file}: ${errno(error) === "ENOENT" ? "no such file" : `can't be read (${errno(error)})`}`, "a Handoff is a regular file");
+		throw new XferError(
+			"EHANDOFF",
+			`${file}: ${errno(error) === "ENOENT" ? "no such file" : `can't be read (${errno(error)})`}`,
+			"a Handoff is a regular file",
+		);
 	}
 	try {
 		const header = parseHeader(opened.read(0, headerLimit + 4096));
@@ -84,12 +87,24 @@ function checkModes(tree: Tree): Finding[] {
 		const stat = fs.statSync(path, { throwIfNoEntry: false });
 		if (!stat || process.platform === "win32") return [];
 		const found: Finding[] = [];
-		if (stat.mode & 0o077) found.push({ code: "mode", path, what: `others may enter (mode ${(stat.mode & 0o777).toString(8)})`, cure: `chmod 700 ${path}` });
-		if (process.getuid && stat.uid !== process.getuid()) found.push({ code: "owner", path, what: `belongs to uid ${stat.uid}`, cure: "a tree is one account's: chown it, or use another XFER_HOME" });
+		if (stat.mode & 0o077)
+			found.push({ code: "mode", path, what: `others may enter (mode ${(stat.mode & 0o777).toString(8)})`, cure: `chmod 700 ${path}` });
+		if (process.getuid && stat.uid !== process.getuid())
+			found.push({
+				code: "owner",
+				path,
+				what: `belongs to uid ${stat.uid}`,
+				cure: "a tree is one account's: chown it, or use another XFER_HOME",
+			});
 		try {
 			fs.accessSync(path, fs.constants.W_OK | fs.constants.X_OK);
 		} catch (error) {
-			found.push({ code: "writable", path, what: `can't be written (${errno(error)})`, cure: `a sandbox may forbid it: allow writing to ${root}` });
+			found.push({
+				code: "writable",
+				path,
+				what: `can't be written (${errno(error)})`,
+				cure: `a sandbox may forbid it: allow writing to ${root}`,
+			});
 		}
 		return found;
 	});
@@ -104,9 +119,12 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 			const file = `${directory}/${dir}/${entry.name}`;
 			const stat = fs.lstatSync(file, { throwIfNoEntry: false });
 			if (entry.name.startsWith(".")) continue;
-			if (!stat && entry.name.includes("\ufffd")) found.push({ code: "strange", path: file, what: "a name that is not UTF-8", cure: "rename it to a plain name" });
-			else if (stat && !stat.isFile()) found.push({ code: "strange", path: file, what: `${kindOf(stat)}, not a Handoff: ignored`, cure: `remove it: rm -r ${file}` });
-			else if (Buffer.byteLength(entry.name) > 200) found.push({ code: "name", path: file, what: "a name so long that it may not be taken", cure: "rename it to a shorter one" });
+			if (!stat && entry.name.includes("\ufffd"))
+				found.push({ code: "strange", path: file, what: "a name that is not UTF-8", cure: "rename it to a plain name" });
+			else if (stat && !stat.isFile())
+				found.push({ code: "strange", path: file, what: `${kindOf(stat)}, not a Handoff: ignored`, cure: `remove it: rm -r ${file}` });
+			else if (Buffer.byteLength(entry.name) > 200)
+				found.push({ code: "name", path: file, what: "a name so long that it may not be taken", cure: "rename it to a shorter one" });
 		}
 	}
 	let oldest = now;
@@ -114,24 +132,60 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 	const live = node.live();
 	for (const handoff of node.inbox.list().items) {
 		const { file, state, lease, id, date } = handoff;
-		if (state === "unreadable") found.push({ code: "unreadable", path: file, what: "can't be read", cure: `chmod 600 it, then: xfer mark ${id} new --as ${node.name}` });
-		if (state === "failed") found.push({ code: "failed", path: file, what: `failed, from ${handoff.from}`, cure: `xfer mark ${id} new --as ${node.name} tries again, xfer mark ${id} read clears it` });
+		if (state === "unreadable")
+			found.push({
+				code: "unreadable",
+				path: file,
+				what: "can't be read",
+				cure: `chmod 600 it, then: xfer mark ${id} new --as ${node.name}`,
+			});
+		if (state === "failed")
+			found.push({
+				code: "failed",
+				path: file,
+				what: `failed, from ${handoff.from}`,
+				cure: `xfer mark ${id} new --as ${node.name} tries again, xfer mark ${id} read clears it`,
+			});
 		if (state === "taken" && lease && lease.end * 1000 < now - hour / 60) {
 			const cure = live ? `process ${live.pid} should return it` : `it comes back with the next xfer read --as ${node.name}, or xfer gc`;
 			found.push({ code: "stuck", path: file, what: `in the hand of ${lease.instance}, whose lease has ended`, cure });
 		}
-		if (date > now + hour / 12) found.push({ code: "clock", path: file, what: `dated ${new Date(date).toISOString()}: in the future`, cure: "set the clock of the machine that sent it" });
-		if (handoff.size > tree.context.maxBytes) found.push({ code: "large", path: file, what: `${handoff.size} bytes: read only when it is named`, cure: `xfer read ${id} --as ${node.name}` });
+		if (date > now + hour / 12)
+			found.push({
+				code: "clock",
+				path: file,
+				what: `dated ${new Date(date).toISOString()}: in the future`,
+				cure: "set the clock of the machine that sent it",
+			});
+		if (handoff.size > tree.context.maxBytes)
+			found.push({
+				code: "large",
+				path: file,
+				what: `${handoff.size} bytes: read only when it is named`,
+				cure: `xfer read ${id} --as ${node.name}`,
+			});
 		if (state === "queued") {
 			waiting++;
 			oldest = Math.min(oldest, date);
-			if (handoff.header.warnings.length > 0) found.push({ code: "header", path: file, what: `its header reads with warnings: ${handoff.header.warnings.join(", ")}`, cure: `xfer doctor ${file}` });
+			if (handoff.header.warnings.length > 0)
+				found.push({
+					code: "header",
+					path: file,
+					what: `its header reads with warnings: ${handoff.header.warnings.join(", ")}`,
+					cure: `xfer doctor ${file}`,
+				});
 		}
 	}
-	if (waiting > 0 && !live) found.push({ code: "unwatched", path: directory, what: `${waiting} unread and nobody watches`, cure: `xfer read --as ${node.name}` });
+	if (waiting > 0 && !live)
+		found.push({ code: "unwatched", path: directory, what: `${waiting} unread and nobody watches`, cure: `xfer read --as ${node.name}` });
 	if (waiting > 0 && live && now - oldest > 24 * hour) {
 		const { holding, status } = node.presence();
-		found.push({ code: "waiting", path: directory, what: `live, and something waits for more than a day (${holding ?? status ?? "no reason given"})`, cure: `look at process ${live.pid}` });
+		found.push({
+			code: "waiting",
+			path: directory,
+			what: `live, and something waits for more than a day (${holding ?? status ?? "no reason given"})`,
+			cure: `look at process ${live.pid}`,
+		});
 	}
 	return found;
 }
@@ -178,7 +232,11 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 			if (Math.abs(skew) > 5000) throw new Error(`the filesystem's clock is ${Math.round(skew / 1000)} s off ours`);
 			return "the filesystem's clock is ours";
 		});
-		await check("events", "Inboxes are looked at every second instead; sysctl fs.inotify.max_user_watches and max_user_instances may be too low", () => event(directory));
+		await check(
+			"events",
+			"Inboxes are looked at every second instead; sysctl fs.inotify.max_user_watches and max_user_instances may be too low",
+			() => event(directory),
+		);
 	} finally {
 		fs.rmSync(directory, { recursive: true, force: true });
 	}
@@ -187,6 +245,7 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 
 /** Whether a file event really arrives. */
 async function event(directory: string): Promise<string> {
+	const { setTimeout: sleep } = await import("node:timers/promises");
 	const done = new AbortController();
 	let arrived = false;
 	const watcher = fs.watch(directory, { persistent: false }, () => {

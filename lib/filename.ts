@@ -14,7 +14,17 @@ export interface FileName {
 }
 
 /** Where a Handoff stands (protocol 4). Other words come from `E=` fields of later versions. */
-export type State = "queued" | "taken" | "read" | "answered" | "failed" | "recalled" | "expired" | "replaced" | "unreadable" | (string & {});
+export type State =
+	| "queued"
+	| "taken"
+	| "read"
+	| "answered"
+	| "failed"
+	| "recalled"
+	| "expired"
+	| "replaced"
+	| "unreadable"
+	| (string & {});
 
 /** In hand until `end` (unix seconds, 0 when unreadable), by `instance`. */
 export interface Lease {
@@ -106,7 +116,8 @@ export function pickId(ids: readonly string[], piece: string, where: string): st
 	const found = [(id: string) => id === piece, (id: string) => shortId(id) === piece, (id: string) => id.includes(piece)]
 		.map((same) => [...new Set(ids.filter(same))])
 		.find((some) => some.length > 0);
-	if (!found) throw new XferError("EHANDOFF", `no Handoff ${JSON.stringify(piece)} in ${where}`, "xfer inbox --all and xfer sent list them");
+	if (!found)
+		throw new XferError("EHANDOFF", `no Handoff ${JSON.stringify(piece)} in ${where}`, "xfer inbox --all and xfer sent list them");
 	const [first = "", ...others] = found;
 	if (others.length === 0) return first;
 	const names = found.slice(0, 8).map(shortId).join(", ");

@@ -121,5 +121,12 @@ function readDirectory(dir: string): fs.Dirent[] {
 }
 
 function known(entry: fs.Dirent): boolean {
-	return entry.isDirectory() || entry.isSymbolicLink() || entry.isFIFO() || entry.isSocket() || entry.isCharacterDevice() || entry.isBlockDevice();
+	return (
+		entry.isDirectory() ||
+		entry.isSymbolicLink() ||
+		entry.isFIFO() ||
+		entry.isSocket() ||
+		entry.isCharacterDevice() ||
+		entry.isBlockDevice()
+	);
 }

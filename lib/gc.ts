@@ -56,7 +56,8 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	let returned = 0;
 	let expired = 0;
 	if (mine) {
-		if (dryRun) returned = inbox.list({ states: (state) => state === "taken" }).items.filter(({ lease }) => (lease?.end ?? 0) * 1000 <= now).length;
+		if (dryRun)
+			returned = inbox.list({ states: (state) => state === "taken" }).items.filter(({ lease }) => (lease?.end ?? 0) * 1000 <= now).length;
 		else returned = inbox.returnLeases().returned;
 		for (const { message, state } of inbox.list({ states: (state) => state === "queued" || state === "expired" }).items) {
 			if (state === "expired" && stateOf(message.dir, message) === "queued" && (dryRun || inbox.maildir.end(message, "expired"))) expired++;
@@ -66,7 +67,8 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	for (const message of inbox.maildir.list("cur")) {
 		const file = inbox.maildir.file(message);
 		// The inode's change is the rename that ended it; its mtime is when it was sent.
-		if (ended.has(stateOf("cur", message)) && now - (fs.lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep) handoffs += remove(file);
+		if (ended.has(stateOf("cur", message)) && now - (fs.lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep)
+			handoffs += remove(file);
 	}
 	let pointers = 0;
 	const { sent } = node;
@@ -74,10 +76,11 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	const found = sent.locate(ids);
 	for (const id of ids) if (!found.get(id)?.message) pointers += remove(`${directory}/sent/${id}`);
 	let temporary = 0;
-	for (const name of names(`${directory}/tmp`)) if (ageOf(`${directory}/tmp/${name}`, now) > abandoned) temporary += remove(`${directory}/tmp/${name}`);
+	for (const name of names(`${directory}/tmp`))
+		if (ageOf(`${directory}/tmp/${name}`, now) > abandoned) temporary += remove(`${directory}/tmp/${name}`);
 	const locks = removeDeadLocks(tree.context, directory, abandoned, dryRun);
 
-	const { presence, lastSeen } = node.info();
+	const { presence, lastSeen } = node.whereabouts();
 	const empty = [`${directory}/new`, `${directory}/cur`, `${directory}/tmp`, `${directory}/sent`].every((path) => names(path).length === 0);
 	const removed = !options.daily && presence.derived === "true" && !holder && empty && now - (lastSeen ?? now) >= keep;
 	if (removed && !dryRun) tree.leave(node.name);

@@ -194,7 +194,8 @@ function firstLine(body: Buffer): string {
 /** Characters that a terminal or a YAML reader would take for something else than text. */
 const escaped = /[\u007f-\u009f\u2028\u2029\ufeff\u202a-\u202e\u2066-\u2069]/g;
 /** What YAML 1.1 or 1.2 reads as null, a boolean, a number or a date (numbers with `:` are quoted for their colon). */
-const typed = /^(?:null|true|false|yes|no|on|off|y|n|\d[\d_]*(?:\.[\d_]*)?(?:e[+-]?\d+)?|0x[\da-f_]+|0o?[0-7_]+|0b[01_]+|\d{4}-\d\d?-\d\d?)$/i;
+const typed =
+	/^(?:null|true|false|yes|no|on|off|y|n|\d[\d_]*(?:\.[\d_]*)?(?:e[+-]?\d+)?|0x[\da-f_]+|0o?[0-7_]+|0b[01_]+|\d{4}-\d\d?-\d\d?)$/i;
 
 /** One header value as a writer writes it: bare when every reader of ours and of YAML's reads that same string, else a JSON string. */
 export function formatValue(key: string, value: Value): string {

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
-import { attemptsOf, compare, leaseOf, type Lease, shortId, type State, stateOf } from "./filename.ts";
+import { attemptsOf, compare, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
 import { isFile, OpenFile } from "./files.ts";
 import { type Handoff, headerLimit, parseHeader, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
@@ -97,7 +97,9 @@ export class Inbox {
 				if (states(state)) found.push({ message, state, rank: rank < 0 ? order.length : rank });
 			}
 		}
-		found.sort((a, b) => a.rank - b.rank || (a.rank < order.length ? compare(a.message.id, b.message.id) : compare(b.message.id, a.message.id)));
+		found.sort(
+			(a, b) => a.rank - b.rank || (a.rank < order.length ? compare(a.message.id, b.message.id) : compare(b.message.id, a.message.id)),
+		);
 		const items: Listed[] = [];
 		let at = 0;
 		for (; at < found.length && (limit === 0 || items.length < limit); at++) {
@@ -146,7 +148,11 @@ export class Inbox {
 		const holder = whoIsLive(this.#context, this.maildir.path);
 		if (!holder || holder.instance === this.#context.instance) return;
 		const name = this.maildir.path.slice(this.maildir.path.lastIndexOf("/") + 1);
-		throw new XferError("EHELD", `${name} is live (process ${holder.pid} on ${holder.host}) and reads its own mail`, "look with xfer inbox, or xfer read --peek");
+		throw new XferError(
+			"EHELD",
+			`${name} is live (process ${holder.pid} on ${holder.host}) and reads its own mail`,
+			"look with xfer inbox, or xfer read --peek",
+		);
 	}
 
 	/**
@@ -158,12 +164,22 @@ export class Inbox {
 		this.assertMine();
 		const lease = leaseOf(message);
 		if (only !== undefined && stateOf(message.dir, message) === "taken" && lease?.instance !== only) {
-			throw new XferError("EHELD", `${shortId(message.id)} is in the hand of ${lease?.instance}`, "it comes back when that one's lease ends");
+			throw new XferError(
+				"EHELD",
+				`${shortId(message.id)} is in the hand of ${lease?.instance}`,
+				"it comes back when that one's lease ends",
+			);
 		}
 		const before = as === "failed" ? this.look(message) : undefined;
 		const { maildir } = this;
-		const step = { read: () => maildir.done(message), answered: () => maildir.done(message, true), new: () => this.#giveBack(message), failed: () => maildir.end(message, "failed") };
-		if (!step[as]()) throw new XferError("EHELD", `${shortId(message.id)} was moved just now by somebody else`, "xfer inbox --all shows where it stands");
+		const step = {
+			read: () => maildir.done(message),
+			answered: () => maildir.done(message, true),
+			new: () => this.#giveBack(message),
+			failed: () => maildir.end(message, "failed"),
+		};
+		if (!step[as]())
+			throw new XferError("EHELD", `${shortId(message.id)} was moved just now by somebody else`, "xfer inbox --all shows where it stands");
 		if (before) this.#bounce(before, reason);
 	}
 
@@ -255,7 +271,8 @@ export class Inbox {
 
 	#take(message: Message, named: boolean): Taken | undefined {
 		let from = message;
-		if ((leaseOf(from)?.end ?? 0) * 1000 <= this.#context.now() && stateOf(from.dir, from) === "taken") from = this.maildir.release(from) ?? from;
+		if ((leaseOf(from)?.end ?? 0) * 1000 <= this.#context.now() && stateOf(from.dir, from) === "taken")
+			from = this.maildir.release(from) ?? from;
 		if (stateOf(from.dir, from) !== "queued" || !isFile(this.maildir.file(from))) return undefined;
 		if (!named && this.#isLarge(from)) return undefined; // never loaded unasked: it waits to be named
 		const inHand = this.maildir.take(from);
@@ -296,7 +313,12 @@ export class Inbox {
 				const same = maildir.inHand(message.id, instance);
 				next = same && rename(same);
 			}
-			if (!next) throw new XferError("ELOST", `${shortId(message.id)} is not in hand any more: its lease has ended`, "it is, or was, somebody else's: do nothing more about it");
+			if (!next)
+				throw new XferError(
+					"ELOST",
+					`${shortId(message.id)} is not in hand any more: its lease has ended`,
+					"it is, or was, somebody else's: do nothing more about it",
+				);
 			now = next;
 		};
 		return {

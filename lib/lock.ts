@@ -1,5 +1,4 @@
 import fs from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 
@@ -48,13 +47,11 @@ export function removeDeadLocks(context: Context, node: string, age: number, dry
  * Killed at any point it leaves a file that its own host may remove at once, others when it is stale.
  */
 export class LiveLock {
-	readonly #context: Context;
 	readonly #file: string;
 	readonly #lost = new AbortController();
 	readonly #timer: NodeJS.Timeout;
 
 	private constructor(context: Context, node: string) {
-		this.#context = context;
 		this.#file = `${node}/live.lock/${context.instance}`;
 		this.#timer = setInterval(() => this.held(), context.lock.refresh);
 		this.#timer.unref();
@@ -89,6 +86,7 @@ export class LiveLock {
 		const directory = `${node}/live.lock`;
 		const file = `${directory}/${context.instance}`;
 		const seen = new Map<string, { mtime: number; since: number }>();
+		const { setTimeout: sleep } = await import("node:timers/promises"); // only here: a command that sends does not need it
 		for (let tries = 0; ; tries++) {
 			signal?.throwIfAborted();
 			const rival = contend(context, directory, file, seen);
@@ -108,7 +106,12 @@ interface Rival {
 }
 
 /** One round of protocol 7, steps 1 to 3. Undefined: the lock is held. Otherwise nothing of ours is left in the directory. */
-function contend(context: Context, directory: string, file: string, seen: Map<string, { mtime: number; since: number }>): Rival | "retry" | undefined {
+function contend(
+	context: Context,
+	directory: string,
+	file: string,
+	seen: Map<string, { mtime: number; since: number }>,
+): Rival | "retry" | undefined {
 	try {
 		fs.mkdirSync(directory, { mode: 0o700 });
 	} catch (error) {
@@ -151,7 +154,12 @@ function look(directory: string, own: string, instance: string): (Rival & { mtim
 }
 
 /** Stale: old by the filesystem's clock, and seen with this mtime for as long on ours. */
-function isStale(context: Context, instance: string, rival: Rival & { mtime: number }, seen: Map<string, { mtime: number; since: number }>): boolean {
+function isStale(
+	context: Context,
+	instance: string,
+	rival: Rival & { mtime: number },
+	seen: Map<string, { mtime: number; since: number }>,
+): boolean {
 	const now = context.monotonic();
 	const before = seen.get(instance);
 	if (before?.mtime !== rival.mtime) {

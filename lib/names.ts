@@ -16,9 +16,14 @@ export function nodeName(text: string): string {
 	const name = text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 	if (isNodeName(name)) return name;
 	if (text.includes("@")) {
-		throw new XferError("ENAME", `${quote(text)} is not a Node name`, "a tree is one machine's: there is no NAME@HOST; try ssh HOST xfer send NAME -");
+		throw new XferError(
+			"ENAME",
+			`${quote(text)} is not a Node name`,
+			"a tree is one machine's: there is no NAME@HOST; try ssh HOST xfer send NAME -",
+		);
 	}
-	if (reserved.has(name)) throw new XferError("ENAME", `"${name}" can't be a Node's name`, name === "all" ? "@all addresses every live Node" : undefined);
+	if (reserved.has(name))
+		throw new XferError("ENAME", `"${name}" can't be a Node's name`, name === "all" ? "@all addresses every live Node" : undefined);
 	throw new XferError("ENAME", `${quote(text)} is not a Node name`, "1 to 63 of a-z 0-9 . _ -, the first a letter or digit");
 }
 

@@ -31,7 +31,22 @@ export interface Presence {
 	readonly about?: string | undefined;
 }
 
-const keys = ["name", "instance", "host", "pid", "agent", "model", "cwd", "session", "status", "holding", "wake", "since", "started", "derived"] as const;
+const keys = [
+	"name",
+	"instance",
+	"host",
+	"pid",
+	"agent",
+	"model",
+	"cwd",
+	"session",
+	"status",
+	"holding",
+	"wake",
+	"since",
+	"started",
+	"derived",
+] as const;
 
 /** A Node's presence; empty when it has none or it can't be read. */
 export function readPresence(directory: string): Presence {

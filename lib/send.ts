@@ -48,11 +48,16 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	const body = typeof outgoing.body === "string" ? Buffer.from(outgoing.body) : outgoing.body;
 	if (body.length === 0) throw new XferError("EINPUT", "nothing to send: the text is empty", "give some words, or text on standard input");
 	if (body.length > context.maxBytes) {
-		throw new XferError("ESIZE", `the text is ${body.length} bytes, the limit is ${context.maxBytes}`, "write it to a file and send its path, or raise XFER_MAX_BYTES");
+		throw new XferError(
+			"ESIZE",
+			`the text is ${body.length} bytes, the limit is ${context.maxBytes}`,
+			"write it to a file and send its path, or raise XFER_MAX_BYTES",
+		);
 	}
 	const broadcast = outgoing.to.includes("@all");
 	const kind = outgoing.kind ?? (broadcast ? "note" : "task");
-	if (broadcast && kind !== "note") throw new XferError("EINPUT", `to @all only notes go, not a ${kind}`, "name the Nodes, or leave --kind away");
+	if (broadcast && kind !== "note")
+		throw new XferError("EINPUT", `to @all only notes go, not a ${kind}`, "name the Nodes, or leave --kind away");
 
 	const recipients = new Map<string, Node | Error>();
 	for (const name of outgoing.to) {
@@ -63,7 +68,8 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	if (found.length === 0) {
 		const [error] = recipients.values();
 		if (error instanceof Error && recipients.size === 1) throw error;
-		if (recipients.size === 0) throw new XferError("ENODE", "nobody is live", "xfer nodes shows who is away; name them to leave it in their Inbox");
+		if (recipients.size === 0)
+			throw new XferError("ENODE", "nobody is live", "xfer nodes shows who is away; name them to leave it in their Inbox");
 		return [...recipients].map(([to, error]) => ({ to, error: error as Error }));
 	}
 	if (outgoing.id !== undefined && (recipients.size > 1 || !/^[A-Za-z0-9_][^/\0:;,]{0,179}$/.test(outgoing.id))) {
@@ -91,7 +97,11 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 		]),
 	);
 	if (header.length > headerLimit) {
-		throw new XferError("ESIZE", `the header is ${header.length} bytes, the limit is ${headerLimit}`, "shorten the subject: the text belongs into the body");
+		throw new XferError(
+			"ESIZE",
+			`the header is ${header.length} bytes, the limit is ${headerLimit}`,
+			"shorten the subject: the text belongs into the body",
+		);
 	}
 	const bytes = Buffer.concat([header, body]);
 	const own = tree.has(sender) ? tree.node(sender) : tree.join(sender, { derived: "true" });
@@ -105,7 +115,14 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	});
 }
 
-function deliver(tree: Tree, from: Node, to: Node, bytes: Buffer, { id: chosen, key }: Outgoing, sender: string): { id: string; durability: Durability | "again" } {
+function deliver(
+	tree: Tree,
+	from: Node,
+	to: Node,
+	bytes: Buffer,
+	{ id: chosen, key }: Outgoing,
+	sender: string,
+): { id: string; durability: Durability | "again" } {
 	let maker = makers.get(tree);
 	if (!maker) {
 		maker = idMaker(tree.context);
@@ -116,7 +133,8 @@ function deliver(tree: Tree, from: Node, to: Node, bytes: Buffer, { id: chosen, 
 	from.sent.point(id, to.name);
 	if (key !== undefined) {
 		// Published first, so that there is no moment with none; and each replaces only what sorts below its own, so that the highest stays.
-		for (const other of to.inbox.sameKey({ from: sender, key })) if (compare(other.id, id) < 0) to.inbox.maildir.end(other.message, "replaced");
+		for (const other of to.inbox.sameKey({ from: sender, key }))
+			if (compare(other.id, id) < 0) to.inbox.maildir.end(other.message, "replaced");
 	}
 	return { id, durability };
 }
@@ -141,7 +159,12 @@ function live(tree: Tree, sender: string): Node[] {
 }
 
 /** What a reply to a Handoff says of it: to whom, and what it is about. `node` is who replies. */
-export function replyTo(original: Listed, own: boolean, recipient: string, live: boolean): Pick<Outgoing, "to" | "kind" | "re" | "thread" | "hops"> {
+export function replyTo(
+	original: Listed,
+	own: boolean,
+	recipient: string,
+	live: boolean,
+): Pick<Outgoing, "to" | "kind" | "re" | "thread" | "hops"> {
 	const conversation = original.kind === "answer" || original.kind === "report";
 	return {
 		to: [own ? recipient : original.from],

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { errno, XferError } from "./errors.ts";
-import { compare, idOf, pickId, shortId, type State, stateOf } from "./filename.ts";
+import { compare, idOf, pickId, type State, shortId, stateOf } from "./filename.ts";
 import type { Listed } from "./inbox.ts";
 import type { Message } from "./maildir.ts";
 import { isNodeName } from "./names.ts";
@@ -48,7 +48,8 @@ export class Sent {
 			if (code === "ENOENT") {
 				fs.mkdirSync(this.#directory, { mode: 0o700 });
 				fs.symlinkSync(target, path);
-			} else if (code === "EPERM" || code === "ENOTSUP" || code === "ENOSYS") fs.writeFileSync(path, `${target}\n`, { mode: 0o600 }); // no symlinks here (protocol 12)
+			} else if (code === "EPERM" || code === "ENOTSUP" || code === "ENOSYS")
+				fs.writeFileSync(path, `${target}\n`, { mode: 0o600 }); // no symlinks here (protocol 12)
 			else throw error;
 		}
 	}
@@ -130,7 +131,11 @@ export class Sent {
 		const state = stateOf(message.dir, message);
 		if (state === "queued" && this.#tree.node(to).inbox.maildir.end(message, "recalled")) return this.standings([id])[0] as Standing;
 		const now = this.standings([id])[0]?.state ?? "gone";
-		throw new XferError("EHELD", `too late to recall ${shortId(id)}: ${to} has it (${now})`, `tell ${to}: xfer send ${to} --re ${shortId(id)} …`);
+		throw new XferError(
+			"EHELD",
+			`too late to recall ${shortId(id)}: ${to} has it (${now})`,
+			`tell ${to}: xfer send ${to} --re ${shortId(id)} …`,
+		);
 	}
 
 	#messages(to: string, ids: ReadonlySet<string>): Map<string, Message> {
@@ -138,7 +143,8 @@ export class Sent {
 		if (!this.#tree.has(to)) return found;
 		const { maildir } = this.#tree.node(to).inbox;
 		// `new/` last: what moves from `cur/` back to `new/` in between is seen twice rather than never.
-		for (const dir of ["cur", "new"] as const) for (const message of maildir.list(dir, (name) => ids.has(idOf(name)))) found.set(message.id, message);
+		for (const dir of ["cur", "new"] as const)
+			for (const message of maildir.list(dir, (name) => ids.has(idOf(name)))) found.set(message.id, message);
 		// And what moved from `new/` to `cur/` between the two.
 		for (const message of maildir.list("cur", (name) => ids.has(idOf(name)))) if (!found.has(message.id)) found.set(message.id, message);
 		return found;

@@ -11,18 +11,22 @@ import { createPresence, type Presence, readPresence, timestamp, writePresence }
 import { type Outcome, type Outgoing, send } from "./send.ts";
 import { Sent } from "./sent.ts";
 
-/** What a look at a Node shows. */
-export interface NodeInfo {
-	readonly name: string;
-	/** Its other names. */
-	readonly aliases: readonly string[];
+/** Whether a Node is there, and what it says of itself. */
+export interface Whereabouts {
 	readonly presence: Presence;
 	/** Who is there; undefined: the Node is away. */
 	readonly live: Holder | undefined;
-	/** How many Handoffs wait in `new/`. */
-	readonly unread: number;
 	/** When the Node last showed itself, unix ms. */
 	readonly lastSeen: number | undefined;
+}
+
+/** What a look at a Node shows. */
+export interface NodeInfo extends Whereabouts {
+	readonly name: string;
+	/** Its other names. */
+	readonly aliases: readonly string[];
+	/** How many Handoffs wait in `new/`. */
+	readonly unread: number;
 }
 
 /**
@@ -70,7 +74,11 @@ export class Tree {
 	/** All Nodes as a look shows them. */
 	nodes(): NodeInfo[] {
 		const { names, aliases } = this.#names();
-		return names.map((name) => ({ ...this.node(name).info(), aliases: [...aliases].filter(([, to]) => to === name).map(([alias]) => alias) }));
+		return names.map((name) => {
+			const node = this.node(name);
+			const others = [...aliases].filter(([, to]) => to === name).map(([alias]) => alias);
+			return { name, aliases: others, unread: node.inbox.maildir.names("new").length, ...node.whereabouts() };
+		});
 	}
 
 	/**
@@ -88,7 +96,8 @@ export class Tree {
 			} catch (error) {
 				const here = fs.lstatSync(directory, { throwIfNoEntry: false });
 				if (errno(error) !== "EEXIST") throw error;
-				if (!here?.isDirectory()) throw new XferError("ENAME", `${directory} is no Node and in the way`, "remove it, or choose another name");
+				if (!here?.isDirectory())
+					throw new XferError("ENAME", `${directory} is no Node and in the way`, "remove it, or choose another name");
 			}
 		}
 		for (const part of ["tmp", "cur", "sent", "new"]) fs.mkdirSync(`${directory}/${part}`, { recursive: true, mode: 0o700 });
@@ -111,11 +120,16 @@ export class Tree {
 			return { removed: given, handoffs: 0 };
 		}
 		const live = node.live();
-		if (live && live.instance !== this.context.instance) throw new XferError("EHELD", `${given} is live (process ${live.pid} on ${live.host})`, "end that one first");
+		if (live && live.instance !== this.context.instance)
+			throw new XferError("EHELD", `${given} is live (process ${live.pid} on ${live.host})`, "end that one first");
 		const waiting = node.inbox.list({ limit: 1 });
 		const [first] = waiting.items;
 		if (first) {
-			throw new XferError("EHELD", `${given} has ${waiting.more + 1} unread (the oldest from ${first.from})`, `read or mark them first: xfer inbox ${given}`);
+			throw new XferError(
+				"EHELD",
+				`${given} has ${waiting.more + 1} unread (the oldest from ${first.from})`,
+				`read or mark them first: xfer inbox ${given}`,
+			);
 		}
 		const { maildir } = node.inbox;
 		try {
@@ -209,16 +223,9 @@ export class Node {
 		return whoIsLive(this.#tree.context, this.directory);
 	}
 
-	info(): NodeInfo {
+	whereabouts(): Whereabouts {
 		const times = ["node.md", "sent", "live.lock"].map((name) => modified(`${this.directory}/${name}`) ?? 0);
-		return {
-			name: this.name,
-			aliases: [],
-			presence: this.presence(),
-			live: this.live(),
-			unread: this.inbox.maildir.names("new").length,
-			lastSeen: Math.max(...times) || undefined,
-		};
+		return { presence: this.presence(), live: this.live(), lastSeen: Math.max(...times) || undefined };
 	}
 
 	/** Notes that the Node showed itself just now. */

@@ -1,14 +1,14 @@
 #!/bin/sh
 # xfer.sh: takes part in an xfer tree with a POSIX shell and its usual tools (dash; busybox with its own applets).
 #
-#   sh xfer.sh send alice hello                  as a command; `sh xfer.sh help` lists them
-#   . ./xfer.sh; xfer_send alice hello           or sourced, from a script that is not itself called xfer or xfer.sh
+#   sh xfer.sh send alice hello              as a command; `sh xfer.sh help` lists them
+#   . ./xfer.sh; xfer_send alice hello       or sourced, by a script that is not itself called xfer or xfer.sh
 #
-# The text that it follows is protocol.md; numbers in brackets are its sections. Functions that end in a command's name
-# are that command; they run in a subshell, so a script that sources this keeps its variables, options and directory.
-# Bodies may hold any bytes and never pass through a variable. A NUL in a header is not supported: shells drop it.
-# Status: 0 done, 1 failed, 2 wrong usage, 3 not there, 5 somebody else's, 6 done for some.
+# The text it follows is protocol.md; numbers in brackets are its sections. Bodies may hold any bytes and pass through no
+# variable. A NUL in a header is not supported: shells drop it. Status: 0 done, 1 failed, 2 refused, 3 not there,
+# 5 somebody else's, 6 done for some. Variables begin with _, so that none of them is another program's.
 
+# The commands for who sources this: in subshells, so that they leave variables, options and the directory alone.
 xfer_join() (xfer_main join "$@")
 xfer_send() (xfer_main send "$@")
 xfer_inbox() (xfer_main inbox "$@")
@@ -18,8 +18,8 @@ xfer_reply() (xfer_main reply "$@")
 xfer_recall() (xfer_main recall "$@")
 xfer_live() (xfer_main live "$@")
 xfer_doctor() (xfer_main doctor "$@")
-# For a script that is a Node itself: XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE; xfer_lock_acquire NAME || exit
-# then xfer_lock_refresh NAME every 5 s (1: the lock is lost), and xfer_lock_release NAME at the end.
+# For a script that is a Node itself: XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE; xfer_lock_acquire NAME || exit;
+# xfer_lock_refresh NAME every 5 s (1: the lock is lost, acquire it anew); xfer_lock_release NAME at the end.
 xfer_instance() (xfer_main instance)
 xfer_lock_acquire() (xfer_main lock_acquire "$@")
 xfer_lock_refresh() (xfer_main lock_refresh "$@")
@@ -28,44 +28,288 @@ xfer_lock_release() (xfer_main lock_release "$@")
 # What a person sees who asks, or who typed something else.
 xfer_help() {
 	cat <<-'END'
-		xfer.sh send alice "the text"            words, or - for standard input; send a,b review this - <diff
-		xfer.sh inbox [NODE] [--all]             id, date, state, kind, from, subject
-		xfer.sh read [ID] [--take | --peek]      the oldest, or that one
+		xfer.sh send alice "the text"       words, or - for standard input: git diff | xfer.sh send a,b review this -
+		xfer.sh inbox [NODE] [--all]        id, date, state, kind, from, subject
+		xfer.sh read [ID] [--take|--peek]   the oldest, or that one
 		xfer.sh mark ID|PATH read|new|failed [WHY...]
-		xfer.sh reply ID "the text"
-		xfer.sh recall ID
-		xfer.sh join NAME                        makes a Node
-		xfer.sh live NAME CMD...                 is that Node while CMD runs
-		xfer.sh doctor --json FILE               what a reader sees in a file
-		Options: --as NAME (else $XFER_NODE, else the login name); send and reply: --kind K --subject S
-		--priority urgent|normal|low --expires 30m --key K --re ID. Words that begin with a dash come after --
+		xfer.sh reply ID "the text"         answers the sender
+		xfer.sh recall ID                   takes back what nobody has taken
+		xfer.sh join NAME                   makes a Node
+		xfer.sh live NAME CMD...            is that Node while CMD runs
+		xfer.sh doctor --json FILE          what a reader sees in a file
+		--as NAME: who acts (else $XFER_NODE, else the login name). send, reply: --subject S --kind K --expires 30m
+		--priority urgent|normal|low; send: --key K --re ID. Words that begin with a dash come after --
 	END
 }
 
-# Runs a command with the settings that all of them rely on, whatever those of a script that sources this are.
+# Runs a command with the settings that all of them rely on, whatever those of the script around it are.
 xfer_main() {
 	set +Cefu
-	_command=${1:-}
+	_command=${1:-} _nl='
+'
+	IFS=" 	$_nl"
 	case $_command in
 	join | send | inbox | read | mark | reply | recall | live | doctor | instance | lock_acquire | lock_refresh | lock_release) shift ;;
 	help | -h | --help) xfer_help && exit ;;
-	'') xfer_help >&2 && exit 2 ;;
-	*) xfer_die 2 "no command '$_command' (xfer.sh help lists them)" ;;
+	*) xfer_help >&2 && exit 2 ;;
 	esac
-	_nl='
-'
-	IFS=" 	$_nl"
-	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst=
-	case $_root in [!/]*) xfer_die 2 "XFER_HOME is not an absolute path: $_root (or unset it, to use ~/.xfer)" ;; esac
-	_max=${XFER_MAX_BYTES:-1048576} _lease=${XFER_LEASE:-600} _refresh=${XFER_REFRESH:-5} _stale=${XFER_STALE:-15}
-	case $_max$_lease$_refresh$_stale in *[!0123456789]*) xfer_die 2 "XFER_MAX_BYTES, XFER_LEASE, XFER_REFRESH and XFER_STALE are whole numbers" ;; esac
-	case ${XFER_INSTANCE:-} in ????????) case $XFER_INSTANCE in *[!0123456789abcdefghjkmnpqrstvwxyz]*) ;; *) _inst=$XFER_INSTANCE ;; esac ;; esac
-	if [ "$_command" = live ]; then _umask=$(umask) _locale=${LC_ALL-unset}; fi # given back to CMD
+	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst=''
+	case $_root in [!/]* | /.xfer) xfer_die 2 "no absolute path to the tree: $_root (set XFER_HOME, or unset it to use ~/.xfer)" ;; esac
+	_max=${XFER_MAX_BYTES:-1048576} _hold=${XFER_LEASE:-600} _refresh=${XFER_REFRESH:-5} _stale=${XFER_STALE:-15}
+	case $_max$_hold$_refresh$_stale in *[!0-9]*) xfer_die 2 "XFER_MAX_BYTES, XFER_LEASE, XFER_REFRESH and XFER_STALE are whole numbers" ;; esac
+	case ${XFER_INSTANCE:-} in *[!0-9a-hjkmnp-tv-z]*) ;; ????????) _inst=$XFER_INSTANCE ;; esac
+	[ "$_command" != live ] || { _umask=$(umask) && _locale=${LC_ALL-unset}; } # CMD gets them back
 	umask 077
-	LC_ALL=C # bytes: for the order of names, and for lengths
-	export LC_ALL
+	export LC_ALL=C # bytes, for the order of names and for lengths
 	"xfer_do_$_command" "$@"
 }
+
+# Makes a Node; one that is there stays as it is.
+xfer_do_join() {
+	xfer_args as= "$@"
+	[ $_count = 1 ] || xfer_die 2 "join takes one name (xfer.sh join NAME)"
+	xfer_node "$_first" || ! { [ -e "$_dir" ] || [ -L "$_dir" ]; } || xfer_die 2 "$_dir is no Node and in the way (remove it, or choose another name)"
+	xfer_make "$_dir"
+	printf 'joined\t%s\n' "$_name"
+}
+
+# Delivers a copy to each recipient. Nothing is made before they were found good.
+xfer_do_send() {
+	xfer_args 'as= kind= subject= priority= expires= key= re=' "$@"
+	IFS=,
+	set -f
+	# shellcheck disable=SC2086 # words are wanted
+	set -- $_first
+	set +f
+	IFS=" 	$_nl"
+	[ $# -gt 0 ] || xfer_die 2 "nobody to send to (xfer.sh send NAME the text)"
+	xfer_me || : # made later
+	_found='' _missing=''
+	for _to; do
+		if ! xfer_node "$_to"; then _missing="$_missing $_name"; else case " $_found " in *" $_name "*) ;; *) _found="$_found $_name" ;; esac; fi
+	done
+	for _to in $_missing; do
+		[ -n "$_found" ] || xfer_die 3 "no Node '$_to' in $_root (to make it: xfer.sh join $_to)"
+		printf "xfer: no Node '%s' in %s (to make it: xfer.sh join %s)\n" "$_to" "$_root" "$_to" >&2
+	done
+	xfer_clock $((14 * $# + 14))
+	_kind=${_o_kind:-task} _re=$_o_re _thread='' _hops=''
+	if [ ${#_re} -ge 4 ] && cd "$_home/cur" 2>/dev/null && cd .. && xfer_pick "$_re" new cur; then
+		xfer_head "$_path"
+		_re=$_picked _thread=${_h_thread:-$_picked}
+	fi
+	xfer_text "$_found"
+	xfer_hand_off "$_found"
+	_status=$?
+	[ -z "$_missing" ] || [ $_status != 0 ] || _status=6
+	exit $_status
+}
+
+# A line for each Handoff, what needs a reader first. Changes nothing.
+xfer_do_inbox() {
+	xfer_args 'as= all' "$@"
+	_o_as=${_first:-$_o_as}
+	xfer_enter
+	xfer_clock 0
+	for _file in new/* cur/*; do
+		xfer_regular "$_file" || continue
+		xfer_split "$_file"
+		case $_o_all$_state in queued | taken | failed | unreadable | 1*) ;; *) continue ;; esac
+		_date=''
+		case $_id in [0-9]*.*) ;; *) _date=$(date -u -r "$_file" +%s 2>/dev/null) ;; esac
+		head -c 70000 "$_file" 2>/dev/null | ID=$_id STATE=$_state awk -v mode=line -v all="$_o_all" -v now="$_now" -v mtime="$_date" "$xfer_awk"
+	done | sort | cut -d "$(printf '\037')" -f 3 # the rank and the name go before
+}
+
+# Takes one and shows it, then marks it: what was not shown whole stays unread.
+xfer_do_read() {
+	trap '' PIPE # so that cat fails, and what it could not show goes back
+	xfer_args 'as= take peek' "$@"
+	xfer_enter
+	xfer_clock 8
+	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
+	[ -z "$_first" ] || xfer_find "$_first"
+	if [ -n "$_o_peek" ]; then
+		[ -n "$_first" ] || xfer_oldest xfer_peek || xfer_nothing
+		cat "$_path" && exit || xfer_die 1 "it could not be shown whole"
+	fi
+	case $_first:$_state in
+	:*)
+		xfer_mine
+		xfer_return
+		xfer_oldest xfer_take || xfer_nothing
+		;;
+	*:queued | *:taken)
+		xfer_mine
+		[ $_state = queued ] || [ "$_by" = "$_inst" ] || [ "$_end" -gt "$_now" ] || ! xfer_step "$_path" new || _state=queued
+		[ $_state = queued ] || [ "$_by" = "$_inst" ] || xfer_die 5 "$_id is in somebody else's hand ($_by)"
+		[ $_state = taken ] || xfer_step "$_path" take || xfer_die 5 "$_id was taken by somebody else just now"
+		;;
+	*)
+		[ -z "$_o_take" ] || xfer_die 5 "$_id is $_state (to have it again: xfer.sh mark $_id new)"
+		cat "$_path" && exit || xfer_die 1 "it could not be shown whole"
+		;;
+	esac
+	if [ -n "$_o_take" ]; then
+		printf '%s\n' "$_home/$_path" && exit
+	elif cat "$_path"; then
+		xfer_step "$_path" read || { xfer_pick "$_id" cur && xfer_split "$_path" && [ "$_by" = "$_inst" ] && xfer_step "$_path" read; } && exit
+		xfer_die 5 "$_id was shown, but its lease had passed: it is, or was, somebody else's"
+	fi
+	xfer_step "$_path" new
+	xfer_die 1 "$_id could not be shown whole: it is unread again"
+}
+
+# Ends, gives back or fails a Handoff. A failed one's sender is told.
+xfer_do_mark() {
+	xfer_args as= "$@"
+	_step=${_words%% *} _why=${_words#"${_words%% *}"}
+	case $_step in read | new | failed) ;; *) xfer_die 2 "what shall it be? (xfer.sh mark ID read, new or failed)" ;; esac
+	xfer_enter
+	xfer_clock 14
+	xfer_find "$_first"
+	xfer_mine
+	xfer_in_hand
+	xfer_head "$_path"
+	_marked=$_id
+	case $_step:$_path in new:new/*) ;; *) xfer_step "$_path" "$_step" || xfer_die 5 "$_id was moved by somebody else just now" ;; esac
+	case $_step in new) printf 'queued\t%s\n' "$_id" ;; *) printf '%s\t%s\n' "$_step" "$_id" ;; esac
+	case $_step:$_h_kind in failed:report) exit ;; failed:*) ;; *) exit ;; esac
+	xfer_name "$_h_from" && xfer_node "$_name" || exit 0 # nobody to tell; the failure stands in the tree
+	_kind=report _re=$_marked _thread=${_h_thread:-$_marked} _hops='' _body=${_why# } _spool=''
+	_body=${_body:-failed, without a reason}
+	xfer_hand_off "$_name" >/dev/null
+}
+
+# Answers the sender of a Handoff, then marks that one.
+xfer_do_reply() {
+	xfer_args 'as= kind= subject= priority= expires=' "$@"
+	xfer_enter
+	xfer_clock 28
+	xfer_find "$_first"
+	xfer_mine
+	xfer_in_hand
+	xfer_head "$_path"
+	xfer_name "$_h_from" && xfer_node "$_name" || xfer_die 3 "the sender of $_id, '$_h_from', is no Node"
+	case $_h_kind in answer | report) _kind=${_o_kind:-note} ;; *) _kind=${_o_kind:-answer} ;; esac
+	_answered=$_path _re=$_id _thread=${_h_thread:-$_id} _hops=''
+	[ -z "$_inst" ] || ! [ -e "live.lock/$_inst" ] || _hops=$((_h_hops + 1)) # an agent's, not a person's
+	_to=$_name
+	xfer_text "$_to"
+	xfer_hand_off "$_to" || exit
+	cd "$_home" || exit 1
+	xfer_step "$_answered" answered || xfer_die 5 "the reply is sent, but $_re was moved by somebody else meanwhile"
+}
+
+# Takes back what was sent and nobody has taken.
+xfer_do_recall() {
+	xfer_args as= "$@"
+	xfer_enter
+	xfer_clock 0
+	xfer_pick "$_first" sent || xfer_die 3 "$_me has sent no '$_first'"
+	if [ -L "$_path" ]; then _to=$(readlink "$_path"); else read -r _to <"$_path"; fi
+	_to=${_to#../../}
+	xfer_name "$_to" && xfer_node "$_name" && cd "$_dir" && xfer_pick "$_picked" new cur || xfer_die 3 "$_picked is gone"
+	xfer_split "$_path"
+	[ $_state = queued ] && xfer_step "$_path" recalled || xfer_die 5 "too late to recall $_picked: $_name has it"
+	printf 'recalled\t%s\n' "$_picked"
+}
+
+# What a reader sees in a file, as JSON; 1: with warnings.
+xfer_do_doctor() {
+	xfer_args json "$@"
+	[ -n "$_o_json" ] && [ $_count = 1 ] || xfer_die 2 "doctor looks at one file (xfer.sh doctor --json FILE)"
+	case $_first in -*) _first=./$_first ;; esac
+	xfer_regular "$_first" && _size=$(wc -c <"$_first") || xfer_die 3 "no regular file '$_first' that can be read"
+	head -c 70000 "$_first" | FILE=$_first awk -v mode=json -v size="$((_size))" "$xfer_awk"
+}
+
+# Is a Node while CMD runs: holds the live lock, says so in node.md, and ends when CMD ends or a signal says so.
+xfer_do_live() {
+	[ $# -gt 1 ] || xfer_die 2 "live takes a name and a command (xfer.sh live NAME CMD...)"
+	xfer_clock 24
+	xfer_lock "$1"
+	shift
+	xfer_acquire
+	xfer_head "$_dir/node.md"
+	if xfer_gone "$_h_host" "$_ns" "$_h_pid"; then (cd "$_dir" && xfer_return "$_h_instance"); fi
+	{
+		printf -- '---\nname: %s\ninstance: %s\nhost: %s\npid: %s\nagent: sh\nstatus: idle\nwake: none\n' "$_name" "$_inst" "$_host" "$_pid"
+		printf 'since: %s\nstarted: %s\n---\n' "$_date" "$_date"
+		! xfer_regular "$_dir/node.md" || tail -c "+$((_h_offset + 1))" "$_dir/node.md" # what it is for stays
+	} >"$_dir/tmp/.node-$_inst" && mv -f "$_dir/tmp/.node-$_inst" "$_dir/node.md"
+
+	(
+		trap 'kill "$_sleep" 2>/dev/null; exit' TERM
+		while :; do
+			sleep "$_refresh" 2>/dev/null &
+			_sleep=$!
+			wait $_sleep
+			! xfer_gone "$_host" "$_ns" "$_pid" || exit # killed without a chance to say so
+			xfer_do_lock_refresh "$_name" || { printf 'xfer: the live lock of %s is lost (another may be %s now)\n' "$_name" "$_name" >&2 && exit; }
+		done
+	) </dev/null >/dev/null &
+	_refresher=$! _child='' _again=''
+	export XFER_NODE="$_name" XFER_INSTANCE="$_inst"
+	umask "$_umask"
+	if [ "$_locale" = unset ]; then unset LC_ALL; else LC_ALL=$_locale; fi
+	trap 'xfer_pass HUP' HUP
+	trap 'xfer_pass TERM' TERM
+	trap 'xfer_pass TERM' INT # what a shell starts in the background ignores INT
+	if [ -t 0 ]; then
+		"$@" # in the foreground, for ^C to reach it; a TERM is looked at when it has ended
+		_status=$?
+	else
+		{ "$@" <&9 9<&- & } 9<&0 # a shell takes standard input from what it starts in the background
+		_child=$!
+		while
+			_again=''
+			wait $_child
+			_status=$?
+			[ -n "$_again" ]
+		do :; done
+	fi
+	trap '' HUP TERM INT
+	kill $_refresher 2>/dev/null
+	xfer_do_lock_release "$_name"
+	exit $_status
+}
+
+# Passes a signal on to CMD, and has its end waited for again.
+xfer_pass() {
+	_again=1
+	[ -z "$_child" ] || kill -s "$1" "$_child" 2>/dev/null
+}
+
+# A new instance, to be XFER_INSTANCE.
+xfer_do_instance() {
+	xfer_clock 8
+	xfer_digits
+	printf '%s\n' "$_digits"
+}
+
+# Acquires the live lock of a Node for the shell that sources this; 5: somebody else holds it.
+xfer_do_lock_acquire() {
+	# shellcheck disable=SC2016 # to be typed as it stands
+	[ -n "$_inst" ] || xfer_die 2 'no instance (XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE)'
+	xfer_clock 16
+	xfer_lock "${1-}"
+	xfer_acquire $$
+}
+
+# Refreshes the lock; 1: it is lost.
+xfer_do_lock_refresh() {
+	xfer_lock "${1-}"
+	xfer_refresh
+}
+
+# Lets the name go.
+xfer_do_lock_release() {
+	xfer_lock "${1-}"
+	xfer_release
+}
+
+# -- What the commands are made of --
 
 # Says what went wrong, with nothing in it that a terminal would obey, and ends the command.
 xfer_die() {
@@ -75,7 +319,7 @@ xfer_die() {
 	exit "$_status"
 }
 
-# Splits a command line: options that $1 allows go to _o_NAME, the first word to _first, the others, joined, to _words.
+# Splits a command line: the options that $1 allows go to _o_NAME, the first word to _first, the others, joined, to _words.
 xfer_args() {
 	_allowed=" $1 " _count=0 _first='' _words='' _dash='' _verbatim=''
 	_o_as='' _o_kind='' _o_subject='' _o_priority='' _o_expires='' _o_key='' _o_re='' _o_all='' _o_take='' _o_peek='' _o_json=''
@@ -84,35 +328,26 @@ xfer_args() {
 		_word=$1
 		shift
 		case $_verbatim$_word in
-		--) _verbatim=v && continue ;;
+		--) _verbatim=1 && continue ;;
 		-) _dash=1 && continue ;;
 		-*)
 			_name=${_word#--} _value=1
-			case $_word in *=*) _name=${_name%%=*} _value=${_word#*=} ;; esac
+			_name=${_name%%=*}
 			case $_name in *[!a-z]*) _name=- ;; esac
-			case $_allowed in
+			case $_allowed:$_word in
+			*" $_name= "*:*=*) _value=${_word#*=} ;;
 			*" $_name= "*)
-				case $_word in
-				*=*) ;;
-				*)
-					[ $# -gt 0 ] || xfer_die 2 "--$_name needs a value"
-					_value=$1
-					shift
-					;;
-				esac
+				[ $# -gt 0 ] || xfer_die 2 "--$_name needs a value"
+				_value=$1
+				shift
 				;;
 			*" $_name "*) ;;
-			*) xfer_die 2 "no option $_word here (words that begin with a dash come after --; see xfer.sh help)" ;;
+			*) xfer_die 2 "no option $_word here (words that begin with a dash come after --; xfer.sh help lists the options)" ;;
 			esac
-			eval "_o_$_name=\$_value"
-			continue
+			eval "_o_$_name=\$_value" && continue
 			;;
 		esac
-		case $_count in
-		0) _first=$_word ;;
-		1) _words=$_word ;;
-		*) _words="$_words $_word" ;;
-		esac
+		case $_count in 0) _first=$_word ;; 1) _words=$_word ;; *) _words="$_words $_word" ;; esac
 		_count=$((_count + 1))
 	done
 }
@@ -127,7 +362,7 @@ xfer_name() {
 
 # Finds the Node that $1 names: its own name in _name, its directory in _dir; 1: there is none. Refuses what is no name.
 xfer_node() {
-	xfer_name "$1" || xfer_die 2 "'$1' is not a Node name (1 to 63 of a-z 0-9 . _ -, the first a letter or digit; not all, unknown)"
+	xfer_name "$1" || xfer_die 2 "'$1' is not a Node name (1 to 63 of a-z 0-9 . _ -, the first a letter or digit; not all, not unknown)"
 	_dir=$_root/nodes/$_name
 	if [ -L "$_dir" ]; then
 		_target=$(readlink "$_dir") && _target=${_target#./} && xfer_name "$_target" && [ "$_name" = "$_target" ] || return 1
@@ -136,14 +371,19 @@ xfer_node() {
 	[ -d "$_dir" ] && ! [ -L "$_dir" ]
 }
 
-# Makes what the Node in $_dir lacks, with its parents.
+# Makes what the Node in $1 lacks, and its parents.
 xfer_make() {
-	[ -d "$_dir/tmp" ] && [ -d "$_dir/cur" ] && [ -d "$_dir/sent" ] && [ -d "$_dir/new" ] && return
-	mkdir -p "$_dir/tmp" "$_dir/cur" "$_dir/sent" "$_dir/new" || xfer_die 1 "can't make the Node $_name (a sandbox may forbid it: allow writing to $_root)"
-	xfer_sync "$_dir" "$_root/nodes" "$_root"
+	[ -d "$1/tmp" ] && [ -d "$1/cur" ] && [ -d "$1/sent" ] && [ -d "$1/new" ] && return
+	mkdir -p "$1/tmp" "$1/cur" "$1/sent" "$1/new" || xfer_die 1 "can't make $1 (a sandbox may forbid it: allow writing to $_root)"
+	xfer_sync "$1" "$_root/nodes" "$_root" || : # a directory that can't be synced is no failure
 }
 
-# Who acts: --as, XFER_NODE or the login name. Its Node's name in _me, its directory in _home; 1: it has no Node yet.
+# fsync of files and directories [9].
+xfer_sync() {
+	[ "${XFER_DURABILITY:-}" = none ] || ! command -v sync >/dev/null || sync "$@"
+}
+
+# Who acts: its name in _me, its directory in _home; 1: that is no Node yet.
 xfer_me() {
 	_me=${_o_as:-${XFER_NODE:-}}
 	xfer_node "${_me:-$(id -un)}"
@@ -151,24 +391,24 @@ xfer_me() {
 	return $_status
 }
 
-# Goes to the directory of the Node that acts, which must be there.
+# Goes to the directory of the Node that acts. From there a Handoff is new/FILE or cur/FILE.
 xfer_enter() {
 	xfer_me || xfer_die 3 "no Node '$_me' in $_root (to make it: xfer.sh join $_me)"
 	cd "$_home" || exit 1
 }
 
-# The time in _now (unix seconds) and _date, $1 random bytes in _pool: with one process each.
+# The time in _now (unix seconds) and _date, and $1 random bytes, as numbers, in _pool.
 xfer_clock() {
 	_bytes=$1
-	# shellcheck disable=SC2046 # numbers and a date
-	set -- $(date -u '+%s %Y-%m-%dT%H:%M:%S.000Z' && od -An -v -tu1 -N"$1" /dev/urandom)
-	[ $# -eq $((_bytes + 2)) ] || xfer_die 1 "no random bytes from /dev/urandom"
+	# shellcheck disable=SC2046 # words are wanted
+	set -- $(date -u '+%s %Y-%m-%dT%H:%M:%S.000Z' && { [ "$1" = 0 ] || od -An -v -tu1 -N"$1" /dev/urandom; })
+	[ $# -eq $((_bytes + 2)) ] || xfer_die 1 "no random bytes (is /dev/urandom there?)"
 	_now=$1 _date=$2
 	shift 2
 	_pool=$*
 }
 
-# 8 digits of Crockford's base32 in _digits, from 8 bytes of the pool.
+# 8 digits of Crockford's base32 in _digits, for 8 bytes of the pool.
 xfer_digits() {
 	_digits='' _bytes=$_pool _pool=''
 	set -- 0 1 2 3 4 5 6 7 8 9 a b c d e f g h j k m n p q r s t v w x y z
@@ -177,80 +417,196 @@ xfer_digits() {
 	done
 }
 
-# A new id in _new, from 14 bytes of the pool [4]; POSIX date has no microseconds, so M is random.
+# A new id in _new, for 14 bytes of the pool [4]. A shell has no microseconds: the digits after M are random.
 xfer_id() {
 	xfer_digits
-	# shellcheck disable=SC2086 # numbers
+	xfer_host
+	# shellcheck disable=SC2086 # words are wanted
 	set -- $_pool
-	_new=$_now.M$(($1 % 10))$(($2 % 10))$(($3 % 10))$(($4 % 10))$(($5 % 10))$(($6 % 10))R$_digits
+	_new=$_now.M$(($1 % 10))$(($2 % 10))$(($3 % 10))$(($4 % 10))$(($5 % 10))$(($6 % 10))R$_digits.$_host
+	case $_host in *[!A-Za-z0-9._-]*) _new=$(printf %s "$_new" | tr -c A-Za-z0-9._- _) ;; esac
 	shift 6
 	_pool=$*
-	xfer_host
-	_new=$_new.$_host_id
 }
 
-# This host's name in _host, and as it stands in an id in _host_id.
+# This host's name in _host.
 xfer_host() {
 	read -r _host 2>/dev/null </proc/sys/kernel/hostname || _host=$(uname -n)
-	_host_id=$_host
-	case $_host in *[!A-Za-z0-9._-]*) _host_id=$(printf %s "$_host" | tr -c A-Za-z0-9._- _) ;; esac
 }
 
-# fsync of files and directories [9]. 1: the system says no.
-xfer_sync() {
-	[ "${XFER_DURABILITY:-}" = none ] || ! command -v sync >/dev/null || sync "$@"
+# Only these are Handoffs; nothing else is ever opened.
+xfer_regular() {
+	[ -f "$1" ] && ! [ -L "$1" ]
 }
 
-# Takes a file name apart [4]: _id; _a, _e and the lease _l, which ends at _end and is _by an instance; _more fields; _flags.
+# Takes the name of $1 apart [4]: _id; fields A (_a), E (_e), L (_l, until _end, by _by) and _more; _flags. Its _state.
 xfer_split() {
-	_id=${1##*/} _a=0 _e='' _l='' _end=0 _by='' _more='' _flags=''
-	_rest=${_id#"${_id%%[:\;]*}"} _fields=${_id%%[:\;]*}
-	case $_rest in ?2,*) _flags=${_rest#?2,} ;; esac
-	_id=${_fields%%,*} _fields=${_fields#"$_id"}
+	_id=${1##*/} _a='' _e='' _l='' _more='' _state=queued
+	_fields=${_id%%[:\;]*}
+	_flags=${_id#"$_fields"}
+	case $_flags in ?2,*) _flags=${_flags#?2,} ;; *) _flags='' ;; esac
+	_id=${_fields%%,*}
+	_fields=${_fields#"$_id"}
 	while [ -n "$_fields" ]; do
 		_fields=${_fields#,}
 		_field=${_fields%%,*}
 		_fields=${_fields#"$_field"}
 		case $_field in
-		A=*) [ "$_a" != 0 ] || case ${_field#A=} in *[!0-9]* | '' | ??????????*) ;; *) _a=${_field#A=} _a=${_a#"${_a%%[!0]*}"} _a=${_a:-0} ;; esac ;;
-		E=*) [ -n "$_e" ] || { _e=${_field#E=} && _e=${_e:-failed}; } ;;
-		L=*) [ -n "$_l" ] || _l=$_field ;;
-		A | E | L) ;;
+		A=*) _a=${_a:-$_field} ;;
+		E=*) _e=${_e:-${_field#E=}} && _e=${_e:-failed} ;;
+		L=*) _l=${_l:-$_field} ;;
 		*) _more=$_more,$_field ;;
 		esac
 	done
-	case $_l in L=[0-9]*.?*) case ${_l%%.*} in L=*[!0-9]* | L=?????????????*) ;; *) _end=${_l#L=} _by=${_l#*.} _end=${_end%%.*} ;; esac ;; esac
-	case $1 in
-	new/*) _state=queued ;;
-	*) case $_e:$_l:$_flags in [!:]*) _state=$_e ;; :L*) _state=taken ;; *R*) _state=answered ;; *S*) _state=read ;; *T*) _state=recalled ;; *) _state=queued ;; esac ;;
-	esac
+	_end=0 _by=''
+	case $_l in L=*.?*) _end=${_l#L=} && _end=${_end%%.*} && _by=${_l#*.} ;; esac
+	case $_end in '' | *[!0-9]* | ?????????????*) _end=0 ;; esac # can't be read: it has passed
+	[ "${1%%/*}" != new ] || return 0 # the directory is the stronger word
+	if [ -n "$_e" ]; then _state=$_e; elif [ -n "$_l" ]; then _state=taken; else
+		case $_flags in *R*) _state=answered ;; *S*) _state=read ;; *T*) _state=recalled ;; esac
+	fi
 }
 
-# The one place that renames a Handoff [6]: $1 (new/... or cur/...) as step $2 says. Its path then in _path. 1: somebody else's meanwhile.
+# The one place that renames a Handoff [6]: $1 by step $2. Its new path in _path. 1: it is somebody else's by now, or stuck.
 xfer_step() {
 	xfer_split "$1"
-	_to=cur _drop=SRT _add='' _fields=''
 	case $2 in
-	take) _l=L=$((_now + _lease)).$_inst ;;
-	new) _to=new _a=$((_a + 1)) _l='' _drop=SRT${_e:+F} ;;
-	read) _l='' _drop=${_e:+FT} _add=S ;;
-	answered) _l='' _drop=${_e:+FT} _add=RS ;;
-	failed | unreadable) _l='' _drop=SRTF _add=F ;;
-	*) _l='' _drop=SRTF _add=T ;;
+	take) _path=cur _add='' _drop=SRT _e='' _l=L=$((_now + _hold)).$_inst ;;
+	new) _path=new _add='' _drop=SRT${_e:+F} _e='' _l='' ;;
+	read) _path=cur _add=S _drop=${_e:+FT} _e='' _l='' ;;
+	answered) _path=cur _add=RS _drop=${_e:+FT} _e='' _l='' ;;
+	failed | unreadable) _path=cur _add=F _drop=SRT _e=$2 _l='' ;;
+	recalled | expired | replaced) _path=cur _add=T _drop=SRF _e=$2 _l='' ;;
 	esac
-	case $2 in take | new | read | answered) _e='' ;; *) _e=$2 ;; esac
-	[ "$_a" = 0 ] || _fields=,A=$_a
-	_fields=$_fields${_e:+,E=$_e}${_l:+,$_l}
-	[ -z "$_more" ] || _fields=$(printf %s "$_fields$_more" | tr , '\n' | sort -s -t= -k1,1 | tr '\n' ,) && _fields=${_fields%,}
+	if [ $_path = new ]; then
+		case ${_a#A=} in '' | *[!0-9]* | ??????????*) _a=0 ;; esac
+		_a=${_a#A=} && _a=${_a#"${_a%%[!0]*}"} && _a=A=$((${_a:-0} + 1)) # 08 would be octal
+	fi
+	_fields=${_a:+,$_a}${_e:+,E=$_e}${_l:+,$_l}
+	[ -z "$_more" ] || _fields=,$(printf %s "${_fields#,}$_more" | tr , '\n' | sort -s -t= -k1,1 | tr '\n' ,) && _fields=${_fields%,}
 	_set=''
 	for _flag in F R S T; do
-		case $_add:$_drop:$_flags in *$_flag*:*:* | *:*:*$_flag*) case $_add: in *$_flag*:) _set=$_set$_flag ;; *) case $_drop in *$_flag*) ;; *) _set=$_set$_flag ;; esac ;; esac ;; esac
+		case $_add in *$_flag*) _set=$_set$_flag && continue ;; esac
+		case $_drop in *$_flag*) ;; *) case $_flags in *$_flag*) _set=$_set$_flag ;; esac ;; esac
 	done
 	case $_flags in *[!FRST]*) _set=$(printf %s "$_set$(printf %s "$_flags" | tr -d FRST)" | fold -b -w 1 | sort -u | tr -d '\n') ;; esac
-	_path=$_to/$_id$_fields
-	[ "$_to$_set" = new ] || _path=$_path:2,$_set
+	case $_path$_set in new) _path=new/$_id$_fields ;; *) _path=$_path/$_id$_fields:2,$_set ;; esac
 	[ "$_path" != "$1" ] || return 0
-	! [ -d "$_path" ] && mv -f "$1" "$_path" 2>/dev/null && return # mv would move it into a directory
-	! [ -f "$1" ] || _stuck=$1
+	[ ! -d "$_path" ] && mv -f "$1" "$_path" 2>/dev/null && return # mv would move it into a directory
+	[ ! -f "$1" ] || _stuck=$1
 	return 1
+}
+
+# The file in the directories $2 whose id a person means by the piece $1: _path, and _picked, the id. 1: none.
+xfer_pick() {
+	_piece=${1%%[:\;,]*} _path='' _picked='' _best=0 _others=''
+	[ ${#_piece} -ge 4 ] || xfer_die 2 "'$1' is too short for a piece of an id (4 characters or more)"
+	case $_piece in */*) return 1 ;; esac
+	for _in in $2; do
+		for _file in "$_in"/*"$_piece"*; do
+			xfer_regular "$_file" || [ "$_in:${_file##*\*}" = "sent:$_file" ] || continue
+			_id=${_file##*/} && _id=${_id%%[:\;,]*}
+			case $_id in "$_piece") _rank=3 ;; *.M??????R"$_piece".*) _rank=2 ;; *"$_piece"*) _rank=1 ;; *) continue ;; esac
+			if [ $_rank -gt $_best ]; then
+				_best=$_rank _path=$_file _picked=$_id _others=''
+			elif [ $_rank = $_best ] && [ "$_id" != "$_picked" ]; then _others="$_others $_id"; fi
+		done
+	done
+	[ -z "$_others" ] || xfer_die 2 "'$1' fits $_picked$_others (say which)"
+	[ -n "$_path" ]
+}
+
+# The Handoff that a person means by an id, or a worker by the path that `read --take` printed: split, at _path.
+xfer_find() {
+	_wanted=''
+	case $1 in */*) xfer_split "cur/${1##*/}" && _wanted=$_by ;; esac
+	if ! xfer_pick "${1##*/}" 'new cur'; then
+		[ -z "$_wanted" ] || xfer_die 5 "'${1##*/}' is not in hand any more"
+		xfer_die 3 "no Handoff '$1' in the Inbox of $_me (xfer.sh inbox --all lists them)"
+	fi
+	xfer_split "$_path"
+}
+
+# Refuses what another took: another instance than the path named, or than this one if it has a name.
+xfer_in_hand() {
+	[ -z "$_wanted" ] || [ "$_by" = "$_wanted" ] || xfer_die 5 "$_id is not in hand any more: its lease has passed"
+	[ -n "$_wanted" ] || [ -z "$_inst" ] || [ "$_end" -le "$_now" ] || [ "$_by" = "$_inst" ] || xfer_die 5 "$_id is in somebody else's hand ($_by)"
+}
+
+# Refuses to mark where another instance is live.
+xfer_mine() {
+	xfer_make "$_home"
+	! xfer_alive || [ "$_holder" = "$_inst" ] || xfer_die 5 "$_me is live (process $_pid_seen on $_host_seen) and reads its own mail (look with inbox or read --peek)"
+}
+
+# Returns what is in hand and whose lease has passed, or all that the instance $1 has.
+xfer_return() {
+	for _file in cur/*,L=*; do
+		xfer_split "$_file"
+		[ "$_state" = taken ] || continue
+		[ "$_end" -gt "$_now" ] && [ "$_by" != "${1:-}" ] || xfer_step "$_file" new || :
+	done
+}
+
+# Tries $1 with each queued Handoff, the oldest first, until it works for one.
+xfer_oldest() {
+	for _file in new/*; do ! xfer_regular "$_file" || ! "$1" "$_file" || return 0; done
+	for _file in cur/*; do # what a mail reader moved there unread
+		case $_file in *,[EL]=* | *[:\;]2,*[RST]*) ;; *) ! xfer_regular "$_file" || ! "$1" "$_file" || return 0 ;; esac
+	done
+	return 1
+}
+
+# Takes $1 and leaves it in hand, unless it has ended by its own words, or is so large that it has to be asked for.
+xfer_take() {
+	_size=$(2>/dev/null wc -c <"$1")
+	if [ "${_size:-0}" -gt "$_max" ]; then
+		xfer_head "$1"
+		[ $((_size - _h_offset)) -le "$_max" ] || { _large=$1 && return 1; }
+	fi
+	xfer_step "$1" take || return 1
+	_taken=$_path
+	[ -r "$_path" ] || { xfer_step "$_path" unreadable && return 1; }
+	xfer_head "$_path"
+	if [ -n "$_h_expires" ] && [ "$_h_expires" -le "$_now" ]; then xfer_step "$_path" expired; return 1; fi
+	[ -n "$_h_key" ] || return 0
+	_own=$_id
+	xfer_same_key "$_h_from" "$_h_key"
+	if [ "$_top" \> "$_own" ]; then xfer_step "$_taken" replaced; return 1; fi
+	xfer_split "$_taken"
+	_path=$_taken
+}
+
+# As xfer_take, for who only looks.
+xfer_peek() {
+	xfer_head "$1"
+	_path=$1
+	[ -z "$_h_expires" ] || [ "$_h_expires" -gt "$_now" ]
+}
+
+# Says why there was nothing to read.
+xfer_nothing() {
+	[ -z "$_stuck" ] || xfer_die 1 "can't move $_home/$_stuck (is the tree writable?)"
+	[ -z "$_large" ] || xfer_die 3 "nothing to read for $_me but ${_large##*/}, of more than $_max bytes (xfer.sh read ${_large##*/})"
+	xfer_die 3 "nothing to read for $_me in $_root"
+}
+
+# The highest id in new/ from $1 with the key $2, in _top. Replaces those below the id $3.
+xfer_same_key() {
+	_top='' _from=$1 _key=$2
+	for _other in new/*; do
+		xfer_regular "$_other" || continue
+		xfer_head "$_other"
+		[ "$_h_from:$_h_key" = "$_from:$_key" ] || continue
+		_top=${_other##*/} && _top=${_top%%[:\;,]*}
+		# shellcheck disable=SC3012 # dash and busybox have \<, and so has POSIX since 2024
+		if [ "$_top" \< "${3:-}" ]; then xfer_step "$_other" replaced; fi
+	done
+}
+
+# What the header of $1 says, fit for showing, in _h_from and so on; of what is not there or no regular file, nothing.
+xfer_head() {
+	for _field in from kind expires key thread hops offset instance status host pid; do read -r "_h_$_field"; done <<-END
+		$(! xfer_regular "$1" || head -c 70000 "$1" 2>/dev/null | awk -v mode=fields "$xfer_awk")
+	END
 }

@@ -16,7 +16,7 @@ const meanings = {
 export const doctor: Command = {
 	name: "doctor",
 	usage: "[FILE…]",
-	summary: "what is wrong with the tree, or how a file would be read",
+	summary: "what is wrong with the tree, or how a file reads",
 	examples: [
 		["xfer doctor", "each finding with its cure; exit 1 if there is one"],
 		["xfer doctor draft.md", "what a reader would see in this file"],
@@ -30,7 +30,8 @@ export const doctor: Command = {
 		else {
 			print(`${session.tree.context.root}\n`);
 			for (const { name, ok, detail } of checks) print(`${ok ? paint("green", "ok") : paint("red", "bad")} ${name}: ${visible(detail)}\n`);
-			for (const { code, path, what, cure } of findings) print(`${paint("yellow", code)} ${visible(path)}: ${visible(what)} (${visible(cure)})\n`);
+			for (const { code, path, what, cure } of findings)
+				print(`${paint("yellow", code)} ${visible(path)}: ${visible(what)} (${visible(cure)})\n`);
 			if (findings.length === 0) print("nothing found\n");
 		}
 		return findings.length > 0 ? exit.failed : exit.done;
@@ -43,7 +44,8 @@ function files(names: readonly string[], json: boolean): number {
 	else {
 		for (const { file, header, fields, body, warnings } of seen) {
 			print(`${visible(file)}: ${header ? "a header" : "no header"} and ${body.bytes} bytes of body\n`);
-			for (const [key, value] of Object.entries(fields)) print(`  ${key}: ${visible(typeof value === "string" ? value : value.join(", "))}\n`);
+			for (const [key, value] of Object.entries(fields))
+				print(`  ${key}: ${visible(typeof value === "string" ? value : value.join(", "))}\n`);
 			for (const warning of warnings) print(`  ${paint("yellow", warning)}: ${meanings[warning]}\n`);
 		}
 	}

@@ -1,16 +1,19 @@
+import { formatAge } from "../duration.ts";
 import { note, paint, print, printJson } from "../output.ts";
 import type { Session } from "../session.ts";
 import { waiting } from "./join.ts";
 import { printNodes } from "./nodes.ts";
-import { formatAge } from "../duration.ts";
 
 /** Bare `xfer`: who is live, what waits for me, and what I most likely want to type next. */
-export async function home({ tree, me, json }: Session): Promise<number> {
+export async function home({ tree, me, json }: Session): Promise<undefined> {
 	const now = tree.context.now();
 	const infos = tree.nodes();
 	const live = infos.filter((info) => info.live);
 	const mail = tree.has(me) ? waiting(tree.node(me)) : undefined;
-	if (json) return printJson("xfer.home/1", { me, unread: mail?.count ?? 0, live: live.map(({ name }) => name), nodes: infos.length }), 0;
+	if (json) {
+		printJson("xfer.home/1", { me, unread: mail?.count ?? 0, live: live.map(({ name }) => name), nodes: infos.length });
+		return;
+	}
 	await printNodes(live, now);
 	const others = infos.length - live.length;
 	if (live.length === 0) print(`nobody is live${others > 0 ? `, ${others} away (xfer nodes)` : ""}\n`);
@@ -24,5 +27,4 @@ export async function home({ tree, me, json }: Session): Promise<number> {
 		next = "xfer read";
 	} else print(`nothing waits for ${me}\n`);
 	note(`next: ${paint("bold", next)}   (xfer --help)`);
-	return 0;
 }

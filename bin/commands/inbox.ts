@@ -1,10 +1,15 @@
-import { shortId, type State, XferError } from "../../lib/index.ts";
+import { type State, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { formatAge } from "../duration.ts";
 import { isTerminal, note, printJson, printTable } from "../output.ts";
 import { describe } from "./read.ts";
 
-const colours: Readonly<Record<string, "yellow" | "cyan" | "red" | "dim">> = { queued: "yellow", taken: "cyan", failed: "red", unreadable: "red" };
+const colours: Readonly<Record<string, "yellow" | "cyan" | "red" | "dim">> = {
+	queued: "yellow",
+	taken: "cyan",
+	failed: "red",
+	unreadable: "red",
+};
 
 export const inbox: Command = {
 	name: "inbox",
@@ -30,7 +35,15 @@ export const inbox: Command = {
 		const states = values.failed ? failed : values.all ? () => true : undefined;
 		const { items, more, counts } = node.inbox.list({ states, limit: limitOf(values.limit) });
 		if (session.json) {
-			const handoffs = items.map((item) => ({ id: item.id, state: item.state, attempts: item.attempts, lease: item.lease, size: item.size, ...describe(item), warnings: item.header.warnings }));
+			const handoffs = items.map((item) => ({
+				id: item.id,
+				state: item.state,
+				attempts: item.attempts,
+				lease: item.lease,
+				size: item.size,
+				...describe(item),
+				warnings: item.header.warnings,
+			}));
 			printJson("xfer.inbox/1", { node: node.name, handoffs, more, counts });
 			return;
 		}

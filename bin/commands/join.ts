@@ -6,7 +6,7 @@ import { print, printJson } from "../output.ts";
 export const join: Command = {
 	name: "join",
 	usage: "NAME",
-	summary: "make a Node, or see what waits for the one that is there",
+	summary: "make a Node, or see what waits for it",
 	examples: [['xfer join alice --about "reviews, and fixes tests"', "a Node with an Inbox"]],
 	options: { about: { type: "string", value: "TEXT", help: "what this Node is for" } },
 	words: [1, 1],
@@ -19,10 +19,12 @@ export const join: Command = {
 		if (about !== undefined && before.about !== about) await node.setPresence({ ...before, about });
 		collect(tree, node, { daily: true });
 		const { count, oldest } = waiting(node);
-		if (session.json) return printJson("xfer.join/1", { name: node.name, path: node.directory, made, unread: count }), 0;
+		if (session.json) {
+			printJson("xfer.join/1", { name: node.name, path: node.directory, made, unread: count });
+			return;
+		}
 		const mail = count > 0 ? `: ${count} waiting, the oldest ${formatAge(oldest, tree.context.now())}` : "";
 		print(`${node.name} ${made ? "is here" : "was here already"}${mail} (${node.directory})\n`);
-		return 0;
 	},
 };
 

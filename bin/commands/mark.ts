@@ -1,6 +1,6 @@
 import path from "node:path";
-import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import { leaseOf, parseFileName } from "../../lib/filename.ts";
+import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { isTerminal, print, printJson } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -14,7 +14,7 @@ export const mark: Command = {
 	examples: [
 		['xfer mark "$f" read', "finishes what xfer read --take printed"],
 		["xfer mark k3f9q2ab new", "gives it back for another try"],
-		["xfer mark k3f9q2ab failed no such branch", "its sender gets a report that says so"],
+		["xfer mark k3f9q2ab failed no such branch", "its sender gets a report"],
 	],
 	options: {},
 	words: [2, Number.POSITIVE_INFINITY],
@@ -46,13 +46,18 @@ function byId(session: Session, piece: string): Target {
 /** A path that `read --take` printed: exact, for the lease in its name says who took it. */
 function byPath({ tree, instance }: Session, given: string): Target {
 	const [, name, file] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(path.resolve(given)) ?? [];
-	if (!name || !file || !tree.has(name)) throw new XferError("EHANDOFF", `${given} is no Handoff of this tree`, "give the path that xfer read --take printed, or an ID");
+	if (!name || !file || !tree.has(name))
+		throw new XferError("EHANDOFF", `${given} is no Handoff of this tree`, "give the path that xfer read --take printed, or an ID");
 	const node = tree.node(name);
 	const { id, ...rest } = parseFileName(file);
 	const taker = leaseOf({ id, ...rest })?.instance;
 	const message = node.inbox.maildir.find(id);
 	if (taker !== undefined && leaseOf(message)?.instance !== taker) {
-		throw new XferError("ELOST", `${shortId(id)} is not in that hand any more: its lease has ended`, "it is, or was, somebody else's: do nothing more about it");
+		throw new XferError(
+			"ELOST",
+			`${shortId(id)} is not in that hand any more: its lease has ended`,
+			"it is, or was, somebody else's: do nothing more about it",
+		);
 	}
 	return { node, message, only: taker ?? instance };
 }

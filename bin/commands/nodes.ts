@@ -6,7 +6,7 @@ import { isTerminal, note, printJson, printTable } from "../output.ts";
 export const nodes: Command = {
 	name: "nodes",
 	usage: "",
-	summary: "who is here: live or away, status, unread, last seen",
+	summary: "who is here, what they do, what is unread",
 	examples: [["xfer nodes --json | jq '.nodes[] | select(.live) | .name'", "the names of the live ones"]],
 	options: {},
 	words: [0, 0],
@@ -19,7 +19,8 @@ export const nodes: Command = {
 		}
 		await printNodes(infos, tree.context.now());
 		if (infos.length === 0 && isTerminal()) note("no Nodes yet (to make one: xfer join NAME)");
-		for (const { name, unread, live } of infos) if (unread > 0 && !live) note(`${name}: ${unread} unread and nobody watches (xfer read --as ${name})`);
+		for (const { name, unread, live } of infos)
+			if (unread > 0 && !live) note(`${name}: ${unread} unread and nobody watches (xfer read --as ${name})`);
 	},
 };
 
@@ -31,12 +32,28 @@ export async function printNodes(infos: readonly NodeInfo[], now: number): Promi
 			const status = live ? [presence.status, presence.holding && `holds mail: ${presence.holding}`].filter(Boolean).join("; ") : "";
 			const names = aliases.length > 0 ? `${name} (${aliases.join(", ")})` : name;
 			const state = live ? { text: "live", colour: "green" as const } : { text: "away", colour: "dim" as const };
-			return [terminal ? names : name, state, status, terminal ? `${unread} unread` : String(unread), seen, presence.agent ?? "", presence.cwd ?? ""];
+			return [
+				terminal ? names : name,
+				state,
+				status,
+				terminal ? `${unread} unread` : String(unread),
+				seen,
+				presence.agent ?? "",
+				presence.cwd ?? "",
+			];
 		}),
 	);
 }
 
 function document({ name, aliases, presence, live, unread, lastSeen }: NodeInfo): object {
 	const { name: _, ...rest } = presence;
-	return { name, aliases, live: live !== undefined, holder: live, unread, lastSeen: lastSeen === undefined ? undefined : new Date(lastSeen).toISOString(), ...rest };
+	return {
+		name,
+		aliases,
+		live: live !== undefined,
+		holder: live,
+		unread,
+		lastSeen: lastSeen === undefined ? undefined : new Date(lastSeen).toISOString(),
+		...rest,
+	};
 }

@@ -9,7 +9,7 @@ import type { Session } from "../session.ts";
 export const read: Command = {
 	name: "read",
 	usage: "[ID]",
-	summary: "take the oldest Handoff, or this one, show it and mark it read",
+	summary: "show the oldest Handoff, or this one, and mark it read",
 	examples: [
 		["xfer read", "the oldest one"],
 		["xfer read k3f9q2ab --peek", "looks at it, changes nothing"],
@@ -31,9 +31,12 @@ export const read: Command = {
 		const budget = values.budget === undefined ? Number.POSITIVE_INFINITY : bytes(values.budget);
 		const limit = typeof values.timeout === "string" ? parseDuration(values.timeout, "--timeout") : undefined;
 		if (limit !== undefined && !wait) throw new XferError("EINPUT", "--timeout goes with --wait", "add --wait, or leave it away");
-		if (peek && (take || wait)) throw new XferError("EINPUT", "--peek changes nothing: it goes with neither --take nor --wait", "leave one away");
-		if (piece && (all || wait)) throw new XferError("EINPUT", "an ID names one Handoff: it goes with neither --all nor --wait", "leave one away");
-		if (take && (all || values.budget !== undefined)) throw new XferError("EINPUT", "--take takes one: it goes with neither --all nor --budget", "leave one away");
+		if (peek && (take || wait))
+			throw new XferError("EINPUT", "--peek changes nothing: it goes with neither --take nor --wait", "leave one away");
+		if (piece && (all || wait))
+			throw new XferError("EINPUT", "an ID names one Handoff: it goes with neither --all nor --wait", "leave one away");
+		if (take && (all || values.budget !== undefined))
+			throw new XferError("EINPUT", "--take takes one: it goes with neither --all nor --budget", "leave one away");
 		const node = session.node();
 		const { inbox } = node;
 		if (!peek) node.seen();
@@ -136,7 +139,13 @@ function* peeks(inbox: Inbox): Generator<Show, undefined> {
 function fromTaken(inbox: Inbox, taken: Taken): Show {
 	const handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
 	if (!handoff) throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`);
-	return { handoff, size: handoff.header.body + handoff.size, file: () => taken.file, done: () => taken.done(), release: () => taken.release() };
+	return {
+		handoff,
+		size: handoff.header.body + handoff.size,
+		file: () => taken.file,
+		done: () => taken.done(),
+		release: () => taken.release(),
+	};
 }
 
 function looked(inbox: Inbox, handoff: Listed): Show {
@@ -153,7 +162,11 @@ function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean
 	if (peek || !(handoff.state === "queued" || over)) {
 		const mine = handoff.lease?.instance === instance;
 		if (!peek && handoff.state === "taken" && !mine) {
-			throw new XferError("EHELD", `${shortId(message.id)} is in the hand of ${handoff.lease?.instance}`, "look with --peek; it comes back when that one's lease ends");
+			throw new XferError(
+				"EHELD",
+				`${shortId(message.id)} is in the hand of ${handoff.lease?.instance}`,
+				"look with --peek; it comes back when that one's lease ends",
+			);
 		}
 		if (!peek && !mine) note(`xfer: ${shortId(message.id)} is ${handoff.state} already: nothing is marked`);
 		return looked(inbox, handoff);
@@ -167,14 +180,22 @@ function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean
 function nothing(inbox: Inbox, name: string, directory: string): XferError {
 	const { items } = inbox.list({ states: (state) => state === "queued" });
 	const [large] = items;
-	if (large) return new XferError("EHANDOFF", `nothing to read unasked: ${items.length} too large for it`, `name it: xfer read ${shortId(large.id)} --as ${name}; it is ${large.size} bytes`);
+	if (large)
+		return new XferError(
+			"EHANDOFF",
+			`nothing to read unasked: ${items.length} too large for it`,
+			`name it: xfer read ${shortId(large.id)} --as ${name}; it is ${large.size} bytes`,
+		);
 	return new XferError("EHANDOFF", `nothing to read for ${name}`, `its Inbox is ${directory}`);
 }
 
 function show(one: Show, now: number): void {
 	const file = new OpenFile(one.file());
 	try {
-		if (!isTerminal()) return copy(file, 1, 0);
+		if (!isTerminal()) {
+			copy(file, 1, 0);
+			return;
+		}
 		const { from, kind, subject, id, date, re, priority, header } = one.handoff;
 		const facts = [kind, priority, shortId(id), formatAge(date, now), re && `re ${shortId(re)}`].filter((fact) => fact !== undefined);
 		print(`${paint("bold", `from ${visible(from)}`)} ${paint("dim", `· ${visible(facts.join(" · "))}`)}\n`);
@@ -203,7 +224,16 @@ function document(one: Show): object {
 		const body = file.read(header.body, file.size);
 		const text = body.toString("utf8");
 		const content = Buffer.from(text).equals(body) ? { body: text } : { bodyBase64: body.toString("base64") };
-		return { id, state, attempts, size, ...describe(one.handoff), header: Object.fromEntries(header.fields), warnings: header.warnings, ...content };
+		return {
+			id,
+			state,
+			attempts,
+			size,
+			...describe(one.handoff),
+			header: Object.fromEntries(header.fields),
+			warnings: header.warnings,
+			...content,
+		};
 	} finally {
 		file.close();
 	}

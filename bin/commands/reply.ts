@@ -32,7 +32,8 @@ export const reply: Command = {
 		if (message) node.inbox.assertMine(); // before anything is sent: the original is marked afterwards
 		const live = node.live() !== undefined;
 		const to = replyTo(original, message === undefined, recipient, live);
-		if (!tree.has(to.to[0] ?? "")) throw new XferError("ENODE", `its sender ${JSON.stringify(to.to[0])} is no Node`, "nobody could read the reply");
+		if (!tree.has(to.to[0] ?? ""))
+			throw new XferError("ENODE", `its sender ${JSON.stringify(to.to[0])} is no Node`, "nobody could read the reply");
 		const how = `xfer reply ${piece} "…", or: … | xfer reply ${piece} -`;
 		return deliver(session, { from: me, ...to }, words, values, how, () => {
 			if (message) node.inbox.mark(node.inbox.maildir.find(message.id), "answered");

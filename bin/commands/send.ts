@@ -1,5 +1,5 @@
-import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
 import { OpenFile } from "../../lib/files.ts";
+import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
 import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
@@ -35,7 +35,13 @@ export const send: Command = {
 	completes: "nodes",
 	run(session, [to = "", ...words], values) {
 		const re = typeof values.re === "string" ? about(session, values.re) : {};
-		return deliver(session, { from: session.me, to: recipients(to), ...re }, words, values, `xfer send ${to} "…", or: … | xfer send ${to} -`);
+		return deliver(
+			session,
+			{ from: session.me, to: recipients(to), ...re },
+			words,
+			values,
+			`xfer send ${to} "…", or: … | xfer send ${to} -`,
+		);
 	},
 };
 
@@ -73,7 +79,8 @@ export async function deliver(
 	const wait = values.wait === true;
 	if (values.timeout !== undefined && !wait) throw new XferError("EINPUT", "--timeout goes with --wait", "add --wait, or leave it away");
 	const limit = typeof values.timeout === "string" ? parseDuration(values.timeout, "--timeout") : undefined;
-	if (wait && (base.to.length !== 1 || base.to[0] === "@all")) throw new XferError("EINPUT", "--wait waits for one recipient's reply", "send to one Node");
+	if (wait && (base.to.length !== 1 || base.to[0] === "@all"))
+		throw new XferError("EINPUT", "--wait waits for one recipient's reply", "send to one Node");
 	const input = words.at(-1) === "-" || words.length === 0;
 	const spoken = (input ? words.slice(0, -1) : words).join(" ");
 	if (!input && spoken.trim() === "") throw new XferError("EINPUT", "nothing to send: the text is empty", how);
@@ -93,23 +100,41 @@ function outgoing(values: Values, now: number): Pick<Outgoing, "kind" | "subject
 	const kind = text("kind");
 	if (kind !== undefined && !(kinds as readonly string[]).includes(kind)) {
 		const meant = similar(kind, kinds);
-		if (meant || !/^[a-z][a-z0-9_-]{0,31}$/.test(kind)) throw new XferError("EINPUT", `no Kind "${kind}"`, `${meant ? `did you mean ${meant}? ` : ""}one of ${kinds.join(", ")}`);
+		if (meant || !/^[a-z][a-z0-9_-]{0,31}$/.test(kind))
+			throw new XferError("EINPUT", `no Kind "${kind}"`, `${meant ? `did you mean ${meant}? ` : ""}one of ${kinds.join(", ")}`);
 	}
 	const priority = priorities.find((known) => known === values.priority);
-	if (values.priority !== undefined && !priority) throw new XferError("EINPUT", `no priority "${values.priority}"`, `one of ${priorities.join(", ")}`);
+	if (values.priority !== undefined && !priority)
+		throw new XferError("EINPUT", `no priority "${values.priority}"`, `one of ${priorities.join(", ")}`);
 	const expires = text("expires");
-	return { kind, subject: text("subject"), priority, expires: expires === undefined ? undefined : now + parseDuration(expires, "--expires"), key: text("key") };
+	return {
+		kind,
+		subject: text("subject"),
+		priority,
+		expires: expires === undefined ? undefined : now + parseDuration(expires, "--expires"),
+		key: text("key"),
+	};
 }
 
 function printOutcomes({ tree, json }: Session, outcomes: readonly Outcome[]): number {
 	const now = tree.context.now();
 	const delivered = outcomes.filter(({ error }) => !error).length;
-	const code = delivered === outcomes.length ? exit.done : delivered > 0 ? exit.partly : Math.max(...outcomes.map(({ error }) => exitCode(error)));
+	const code =
+		delivered === outcomes.length ? exit.done : delivered > 0 ? exit.partly : Math.max(...outcomes.map(({ error }) => exitCode(error)));
 	if (json && delivered > 0) {
 		const items = outcomes.map((outcome) => {
 			if (outcome.error) return { to: outcome.to, error: explain(outcome.error) };
-			const { live, presence } = tree.node(outcome.to).info();
-			return { to: outcome.to, id: outcome.id, state: "queued", durability: outcome.durability, live: live !== undefined, status: presence.status, holding: presence.holding, wake: presence.wake };
+			const { live, presence } = tree.node(outcome.to).whereabouts();
+			return {
+				to: outcome.to,
+				id: outcome.id,
+				state: "queued",
+				durability: outcome.durability,
+				live: live !== undefined,
+				status: presence.status,
+				holding: presence.holding,
+				wake: presence.wake,
+			};
 		});
 		printJson("xfer.send/1", { handoffs: items });
 		return code;
@@ -119,7 +144,7 @@ function printOutcomes({ tree, json }: Session, outcomes: readonly Outcome[]): n
 			note(`xfer: ${outcomes.length > 1 ? `${outcome.to}: not delivered: ` : ""}${explain(outcome.error)}`);
 			continue;
 		}
-		const where = describeNode(tree.node(outcome.to).info(), now);
+		const where = describeNode(tree.node(outcome.to).whereabouts(), now);
 		const doubt = outcome.durability === "unknown" ? ", durability unknown: do not send it again" : "";
 		const line = `queued for ${outcome.to} (${where})${doubt}`;
 		print(isTerminal() ? `${line}  ${paint("dim", shortId(outcome.id))}\n` : `${line}\t${outcome.id}\n`);
@@ -131,7 +156,7 @@ async function waitFor({ tree, me }: Session, id: string, to: string, limit: num
 	const node = tree.node(me);
 	const story = () => {
 		const [standing] = node.sent.standings([id]);
-		return standing ? describeStanding(standing, tree.has(to) ? tree.node(to).info() : undefined, tree.context.now()) : "gone";
+		return standing ? describeStanding(standing, tree.has(to) ? tree.node(to).whereabouts() : undefined, tree.context.now()) : "gone";
 	};
 	note(`${shortId(id)} ${story()}`);
 	const signal = limit === undefined ? new AbortController().signal : AbortSignal.timeout(limit);
@@ -149,7 +174,8 @@ async function waitFor({ tree, me }: Session, id: string, to: string, limit: num
 	}
 	// In the Inbox still: ours to take, unless a live instance of this Node reads its own mail. Taken already: only shown.
 	const holder = node.live();
-	const taken = !holder || holder.instance === tree.context.instance ? node.inbox.take({ message: node.inbox.maildir.find(reply.id) }) : undefined;
+	const taken =
+		!holder || holder.instance === tree.context.instance ? node.inbox.take({ message: node.inbox.maildir.find(reply.id) }) : undefined;
 	try {
 		const file = new OpenFile(taken?.file ?? node.inbox.maildir.file(node.inbox.maildir.find(reply.id)));
 		try {

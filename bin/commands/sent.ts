@@ -1,4 +1,4 @@
-import { shortId, type Standing } from "../../lib/index.ts";
+import { type Standing, shortId } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { describeStanding } from "../describe.ts";
 import { formatAge } from "../duration.ts";
@@ -35,7 +35,14 @@ export const sent: Command = {
 			standings.map(({ id, to, state, handoff }) => {
 				const date = handoff?.date;
 				const when = date === undefined ? "" : terminal ? formatAge(date, now) : new Date(date).toISOString();
-				return [terminal ? shortId(id) : id, when, { text: state, colour: state === "failed" ? ("red" as const) : ("cyan" as const) }, handoff?.kind ?? "", to, handoff?.subject ?? ""];
+				return [
+					terminal ? shortId(id) : id,
+					when,
+					{ text: state, colour: state === "failed" ? ("red" as const) : ("cyan" as const) },
+					handoff?.kind ?? "",
+					to,
+					handoff?.subject ?? "",
+				];
 			}),
 		);
 		if (ids.length === 0 && terminal) note(`${node.name} has sent nothing`);
@@ -43,24 +50,34 @@ export const sent: Command = {
 	},
 };
 
-function story(session: Session, standing: Standing | undefined): number | undefined {
-	if (!standing) return note("xfer: the pointer in sent/ is unreadable (xfer doctor)"), 1;
-	if (session.json) return printJson("xfer.sent/1", { node: session.me, handoffs: [json(session, standing)], more: 0 }), 0;
+function story(session: Session, standing: Standing | undefined): undefined {
+	if (!standing) throw new XferError("EHANDOFF", "its pointer in sent/ can't be read", "xfer doctor");
+	if (session.json) {
+		printJson("xfer.sent/1", { node: session.me, handoffs: [json(session, standing)], more: 0 });
+		return;
+	}
 	const { id, to, handoff } = standing;
 	const now = session.tree.context.now();
-	const info = session.tree.has(to) ? session.tree.node(to).info() : undefined;
+	const info = session.tree.has(to) ? session.tree.node(to).whereabouts() : undefined;
 	const lines = [`${shortId(id)} to ${to}`];
 	if (handoff) lines.push(`${handoff.kind}: ${handoff.subject}`, `sent ${formatAge(handoff.date, now)}`);
 	if (handoff?.attempts) lines.push(`given back ${handoff.attempts} ${handoff.attempts === 1 ? "time" : "times"}`);
 	lines.push(describeStanding(standing, info, now));
 	if (handoff?.state === "queued") lines.push(`to take it back: xfer recall ${shortId(id)}`);
 	print(lines.map((line) => `${visible(line)}\n`).join(""));
-	return 0;
 }
 
 function json({ tree }: Session, standing: Standing): object {
 	const { id, to, state, handoff, changed } = standing;
-	const info = tree.has(to) ? tree.node(to).info() : undefined;
+	const info = tree.has(to) ? tree.node(to).whereabouts() : undefined;
 	const when = changed === undefined ? undefined : new Date(changed).toISOString();
-	return { ...(handoff && describe(handoff)), id, to, state, changed: when, attempts: handoff?.attempts, story: describeStanding(standing, info, tree.context.now()) };
+	return {
+		...(handoff && describe(handoff)),
+		id,
+		to,
+		state,
+		changed: when,
+		attempts: handoff?.attempts,
+		story: describeStanding(standing, info, tree.context.now()),
+	};
 }

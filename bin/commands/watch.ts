@@ -40,9 +40,11 @@ export const watch: Command = {
 
 function line(json: boolean, node: string, state: string, handoff: Listed, all: boolean): void {
 	const { id, kind, from, subject, date } = handoff;
-	if (json) return printJson("xfer.watch/1", { node, id, state, attempts: handoff.attempts, ...describe(handoff) });
-	if (!isTerminal()) return print(`${[new Date(date).toISOString(), state, node, id, kind, from, subject].map(visible).join("\t")}\n`);
-	const clock = new Date().toTimeString().slice(0, 8);
-	const what = all ? `${state} ${from} → ${node}` : `from ${from}`;
-	print(`${paint("dim", clock)} ${shortId(id)} ${paint("bold", visible(what))} ${visible(kind)}: ${visible(subject)}\n`);
+	if (json) printJson("xfer.watch/1", { node, id, state, attempts: handoff.attempts, ...describe(handoff) });
+	else if (!isTerminal()) print(`${[new Date(date).toISOString(), state, node, id, kind, from, subject].map(visible).join("\t")}\n`);
+	else {
+		const clock = new Date().toTimeString().slice(0, 8);
+		const what = all ? `${state} ${from} → ${node}` : `from ${from}`;
+		print(`${paint("dim", clock)} ${shortId(id)} ${paint("bold", visible(what))} ${visible(kind)}: ${visible(subject)}\n`);
+	}
 }

@@ -23,12 +23,12 @@ export function checkWritten(bytes, { quoting = true } = {}) {
 		if (key === undefined) throw new Error(`what was written has the header line ${JSON.stringify(line)}`);
 		if (fields.has(key)) throw new Error(`what was written has ${key} twice`);
 		const items = key === "to" && /^\[(.*)\]$/s.exec(text);
-		fields.set(key, items ? items[1].split(", ").map((item) => valueOf(key, item, quoting)) : valueOf(key, text, quoting));
+		fields.set(key, items ? items[1].split(", ").map((item) => readValue(key, item, quoting)) : readValue(key, text, quoting));
 	}
 	return { fields, body: bytes.subarray(close + 5) };
 }
 
-function valueOf(key, text, quoting) {
+function readValue(key, text, quoting) {
 	const fail = (why) => {
 		throw new Error(`what was written has ${key}: ${JSON.stringify(text)}, ${why}`);
 	};
