@@ -53,7 +53,7 @@ xfer_main() {
 	help | -h | --help) xfer_help && exit ;;
 	*) xfer_help >&2 && exit 2 ;;
 	esac
-	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst=''
+	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst='' _state='' _stuck='' _large=''
 	case $_root in [!/]* | /.xfer) xfer_die 2 "no absolute path to the tree: $_root (set XFER_HOME, or unset it to use ~/.xfer)" ;; esac
 	_max=${XFER_MAX_BYTES:-1048576} _hold=${XFER_LEASE:-600} _refresh=${XFER_REFRESH:-5} _stale=${XFER_STALE:-15}
 	case $_max$_hold$_refresh$_stale in *[!0-9]*) xfer_die 2 "XFER_MAX_BYTES, XFER_LEASE, XFER_REFRESH and XFER_STALE are whole numbers" ;; esac
@@ -504,7 +504,7 @@ xfer_pick() {
 	case $_piece in */*) return 1 ;; esac
 	for _in in $2; do
 		for _file in "$_in"/*"$_piece"*; do
-			xfer_regular "$_file" || [ "$_in:${_file##*\*}" = "sent:$_file" ] || continue
+			case $_in in sent) [ -L "$_file" ] || [ -f "$_file" ] ;; *) xfer_regular "$_file" ;; esac || continue
 			_id=${_file##*/} && _id=${_id%%[:\;,]*}
 			case $_id in "$_piece") _rank=3 ;; *.M??????R"$_piece".*) _rank=2 ;; *"$_piece"*) _rank=1 ;; *) continue ;; esac
 			if [ $_rank -gt $_best ]; then
@@ -606,7 +606,364 @@ xfer_same_key() {
 
 # What the header of $1 says, fit for showing, in _h_from and so on; of what is not there or no regular file, nothing.
 xfer_head() {
-	for _field in from kind expires key thread hops offset instance status host pid; do read -r "_h_$_field"; done <<-END
+	for _field in from kind expires key thread hops offset instance status host pid; do IFS='' read -r "_h_$_field"; done <<-END
 		$(! xfer_regular "$1" || head -c 70000 "$1" 2>/dev/null | awk -v mode=fields "$xfer_awk")
 	END
 }
+
+# The text to hand off to the Nodes $1: words in _body, or standard input in the file _spool. Checks the options that go with it.
+xfer_text() {
+	# shellcheck disable=SC2086 # words are wanted
+	set -- $1
+	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
+	_expires=''
+	if [ -n "$_o_expires" ]; then
+		_count_of=${_o_expires%[smhd]}
+		case $_count_of:$_o_expires in *[!0-9]*:* | ?????????*:* | :* | *:*[0-9]) xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
+		_expires=$(awk -v mode=expires -v now="$_now" -v duration="$_o_expires" "$xfer_awk")
+	fi
+	_body='' _spool=''
+	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
+		_body=$_words
+		[ -n "$_body" ] || xfer_die 2 "nothing to send: the text is empty"
+		[ ${#_body} -le "$_max" ] || xfer_die 2 "the text is ${#_body} bytes, the limit is $_max (XFER_MAX_BYTES)"
+		return
+	fi
+	[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
+	[ -z "$_words" ] || [ -z "$_o_subject" ] || xfer_die 2 "two subjects (with - the words are the subject)"
+	_o_subject=$_o_subject$_words
+	xfer_id
+	xfer_make "$_root/nodes/$1"
+	_spool=$_root/nodes/$1/tmp/$_new.in
+	head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool"; }
+	_size=$(($(wc -c <"$_spool")))
+	[ $_size -gt 0 ] && [ $_size -le "$_max" ] && return
+	rm -f "$_spool"
+	[ $_size -gt 0 ] || xfer_die 2 "nothing to send: the text is empty"
+	xfer_die 2 "the text is $_size bytes or more, the limit is $_max (XFER_MAX_BYTES)"
+}
+
+# Delivers the text with _kind, _re, _thread, _hops and the options to the Nodes $1. 1: to none of them; 6: not to all.
+xfer_hand_off() {
+	# shellcheck disable=SC2086 # words are wanted
+	set -- $1
+	xfer_make "$_home"
+	_to='' _sent=0
+	for _name; do _to=$_to${_to:+, }$_name; done
+	[ $# = 1 ] || _to="[$_to]"
+	for _name; do
+		cd "$_root/nodes/$_name" && xfer_make "$_root/nodes/$_name" || continue
+		xfer_presence
+		xfer_id
+		if [ -n "$_o_key" ]; then
+			xfer_same_key "$_me" "$_o_key"
+			# Random digits may sort below one that was sent before in this second: the next second sorts above it.
+			case $_top in "$_now".*) sleep 1 && xfer_clock $((14 * $#)) && xfer_id ;; esac
+		fi
+		[ $# = 1 ] || [ -n "$_thread" ] || _thread=$_new # what the copies have in common
+		_header=---$_nl
+		xfer_field from "$_me"
+		_header="${_header}to: $_to$_nl"
+		xfer_field kind "$_kind"
+		xfer_field subject "$_o_subject"
+		_header="${_header}date: $_date$_nl"
+		xfer_field re "$_re"
+		xfer_field thread "$_thread"
+		xfer_field priority "$_o_priority"
+		xfer_field expires "$_expires"
+		xfer_field key "$_o_key"
+		xfer_field hops "$_hops"
+		xfer_field instance "$_inst"
+		_header=$_header---$_nl
+		[ ${#_header} -le 65536 ] || xfer_die 2 "the header is ${#_header} bytes, the limit is 65536 (the text belongs into the body)"
+		if ! xfer_deliver; then printf "xfer: not delivered to %s (is there space, and is %s writable?)\n" "$_name" "$PWD" >&2 && continue; fi
+		_sent=$((_sent + 1))
+		printf 'queued for %s (%s)\t%s\n' "$_name" "$_presence" "$_new"
+		[ -z "$_o_key" ] || xfer_same_key "$_me" "$_o_key" "$_new"
+	done
+	[ -z "$_spool" ] || rm -f "$_spool"
+	[ $_sent = $# ] || return $((_sent ? 6 : 1))
+}
+
+# The one place that delivers [6], to the directory it is in. Killed at any point it leaves a file in tmp/, or the Handoff. 1: nothing delivered.
+xfer_deliver() {
+	set -C # never write to what is there
+	{ printf %s "$_header$_body" && { [ -z "$_spool" ] || cat "$_spool"; }; } >"tmp/$_new" && set +C && xfer_sync "tmp/$_new" && mv -f "tmp/$_new" "new/$_new" || {
+		set +C
+		rm -f "tmp/$_new"
+		return 1
+	}
+	xfer_sync new || : # it is delivered, and must not be sent again for this
+	ln -s "../../$_name" "$_home/sent/$_new" 2>/dev/null || printf '%s\n' "../../$_name" 2>/dev/null >"$_home/sent/$_new" || :
+}
+
+# Adds a line to _header, verbatim where a shell may do so, else as a JSON string [5].
+xfer_field() {
+	_value=$2
+	case $_value in
+	'') return ;;
+	*[!\ -~]* | [\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_awk") ;;
+	esac
+	_header=$_header$1:\ $_value$_nl
+}
+
+# Who is there, in the words of a receipt, in _presence.
+xfer_presence() {
+	_presence=away
+	if xfer_alive; then
+		xfer_head node.md
+		_presence="live${_h_status:+, $_h_status}"
+	elif xfer_regular node.md && _age=$(date -r node.md +%s 2>/dev/null); then
+		_age=$((_now - _age))
+		if [ $_age -lt 60 ]; then _age="$((_age < 0 ? 0 : _age)) s"; elif [ $_age -lt 3600 ]; then _age="$((_age / 60)) min"; elif [ $_age -lt 172800 ]; then _age="$((_age / 3600)) h"; else _age="$((_age / 86400)) d"; fi
+		_presence="away, last seen $_age ago"
+	fi
+}
+
+# Whether somebody is live on the Node of this directory, at one look: the instance in _holder.
+xfer_alive() {
+	for _lock_file in live.lock/*; do
+		xfer_regular "$_lock_file" || continue
+		! xfer_dead "$_lock_file" || continue
+		_probe=tmp/.now-$$ # the filesystem's clock
+		true 2>/dev/null >"$_probe"
+		xfer_age "$_lock_file" "$_probe" || continue
+		rm -f "$_probe"
+		[ $_age -ge $((_stale + _refresh)) ] || { _holder=${_lock_file##*/} && return; }
+	done
+	return 1
+}
+
+# Whether the process that made the lock file $1 is known to be dead. What the file says in _host_seen, _ns_seen, _pid_seen.
+xfer_dead() {
+	_host_seen='' _ns_seen='' _pid_seen=''
+	read -r _host_seen _ns_seen _pid_seen 2>/dev/null <"$1" || :
+	xfer_gone "$_host_seen" "$_ns_seen" "$_pid_seen"
+}
+
+# Whether the process $3 of host $1 and pid namespace $2 is known to be gone. A zombie is: its parent may never ask for it.
+xfer_gone() {
+	[ -n "${_ns:-}" ] || { xfer_host && _ns=$(readlink /proc/self/ns/pid 2>/dev/null) || _ns=-; }
+	[ "$1 $2" = "$_host $_ns" ] && [ "$_ns" != - ] || return 1
+	case $3 in '' | 0* | *[!0-9]*) return 1 ;; esac
+	kill -0 "$3" 2>/dev/null || { [ ! -e "/proc/$3" ] && return; }
+	_stat=''
+	read -r _stat 2>/dev/null <"/proc/$3/stat" || :
+	case $_stat in *') Z '* | *') X '*) ;; *) return 1 ;; esac
+}
+
+# How many seconds before $2 the file $1 was refreshed, in _age, and when, in _refreshed. 1: it is gone.
+xfer_age() {
+	_refreshed=$(date -r "$1" +%s 2>/dev/null) && _age=$(date -r "$2" +%s 2>/dev/null || date +%s) && _age=$((_age - _refreshed))
+}
+
+# Gets ready for the lock functions: the lock of Node $1 in _lock, this instance's file in _own.
+xfer_lock() {
+	xfer_node "$1" || { case $_command in lock_re*) false ;; esac && xfer_make "$_dir"; } || xfer_die 3 "no Node '$_name'"
+	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
+	_lock=$_dir/live.lock _own=$_dir/live.lock/$_inst
+}
+
+# Acquires the live lock [7] for the process $1, or says who holds it and ends with 5.
+xfer_acquire() {
+	_pid=$1 _seen=' ' _tries=0
+	xfer_gone - - - || : # makes _host and _ns
+	while :; do
+		mkdir "$_lock" 2>/dev/null
+		if ! (set -C && printf '%s %s %s\n' "$_host" "$_ns" "$_pid" >"$_own") 2>/dev/null; then
+			[ ! -e "$_own" ] || xfer_die 5 "$_name is live, held by this instance ($_inst)"
+			[ $((_tries += 1)) -lt 20 ] || xfer_die 1 "can't write $_lock (is the tree writable?)"
+			continue # a holder that left took the directory with it
+		fi
+		_list=again _busy='' _watch=''
+		while [ -n "$_list" ]; do
+			_list=''
+			for _file in "$_lock"/*; do
+				[ "$_file" != "$_own" ] && xfer_regular "$_file" || continue
+				if xfer_dead "$_file"; then rm -f "$_file" && _list=again && continue; fi
+				xfer_age "$_file" "$_own" || continue
+				_mark=${_file##*/}:$_refreshed
+				if [ $_age -lt "$_stale" ]; then
+					_busy="process $_pid_seen on $_host_seen" _busy_age=$_age
+				else
+					case $_seen in *" $_mark "*) rm -f "$_file" && _list=again ;; *) _watch="$_watch$_mark " ;; esac
+				fi
+			done
+		done
+		[ -n "$_busy$_watch" ] || [ ! -e "$_own" ] || return 0
+		xfer_release
+		if [ -n "$_busy" ]; then
+			# One that has been there for longer than a moment holds it; another is trying too.
+			[ "$_busy_age" -lt 2 ] && [ $((_tries += 1)) -lt 12 ] || xfer_die 5 "$_name is live, held by $_busy (choose another name, or end that one)"
+			_byte=${_pool%% *} && _pool="${_pool#* } $_byte"
+			sleep "0.$((_byte % 4))$((_byte % 10))" 2>/dev/null || sleep 1
+		else
+			sleep "$_stale" # seen as stale once: seen so again, it is
+			_seen=$_seen$_watch
+		fi
+	done
+}
+
+# Refreshes the lock, never making it anew; 1: it is lost [7].
+xfer_refresh() {
+	touch -c "$_own" 2>/dev/null
+	[ -e "$_own" ]
+}
+
+# Lets the name go. Another's lock stays.
+xfer_release() {
+	rm -f "$_own"
+	rmdir "$_lock" 2>/dev/null || :
+}
+
+# Reads the first 70,000 bytes of a Handoff, linear in their number. Modes: fields (a line each, for xfer_head), line (for inbox), json (for
+# doctor); and of no input: quote (a header value), expires (the date in a while).
+xfer_awk='
+function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
+function is_json(s) { return s ~ /^"([^"\\\001-\037]|\\["\\\/bfnrt]|\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f])*"$/ }
+# s as UTF-8, what is none as U+FFFD (sets bad); in a "json" string and to be "shown", controls are escaped (sets escaped)
+function clean(s, how,   o, i, k, t, c, u) {
+	for (i = 1; i <= length(s); i += k) {
+		t = substr(s, i, 64)
+		c = substr(t, 1, 1)
+		k = 1
+		if (match(t, /^[ !#-\[\]-~]+/)) { k = RLENGTH; o = o substr(t, 1, k); continue }
+		if (ord[c] < 128) u = ord[c]
+		else if (match(t, utf8)) {
+			k = RLENGTH
+			c = substr(t, 1, k)
+			u = k == 2 ? (ord[substr(c, 1, 1)] - 192) * 64 + ord[substr(c, 2, 1)] - 128 : 160
+			if (how == "json" && c ~ /^(\342\200[\250-\256]|\342\201[\246-\251]|\357\273\277)/) u = (ord[substr(c, 1, 1)] - 224) * 4096 + (ord[substr(c, 2, 1)] - 128) * 64 + ord[substr(c, 3, 1)] - 128
+		} else { k = match(t, cut) ? RLENGTH : 1; c = "\357\277\275"; u = 160; bad = 1 }
+		if (how == "json" && (c == "\"" || c == "\\")) c = "\\" c
+		else if (how != "" && (u < 32 || (u > 126 && u < 160) || u > 8000)) { c = sprintf(how == "json" ? "\\u%04x" : "\\x%02x", u); escaped = 1 }
+		o = o c
+	}
+	return o
+}
+function quote(s) { return "\"" clean(s, "json") "\"" }
+function hex(s,   i, n) { for (i = 1; i <= 4; i++) n = n * 16 + index("0123456789abcdef", tolower(substr(s, i, 1))) - 1; return n }
+function encode(u) {
+	if (u == 0) return "\\x00" # only for showing, and awk may end a string here
+	if (u < 128) return chr[u]
+	if (u < 2048) return chr[192 + int(u / 64)] chr[128 + u % 64]
+	if (u < 65536) return chr[224 + int(u / 4096)] chr[128 + int(u / 64) % 64] chr[128 + u % 64]
+	return chr[240 + int(u / 262144)] chr[128 + int(u / 4096) % 64] chr[128 + int(u / 64) % 64] chr[128 + u % 64]
+}
+# what the JSON string s says; or s itself, with half surrogate pairs made whole
+function string(s, raw,   o, i, c, u, v) {
+	if (raw) o = "\""
+	s = substr(s, 2, length(s) - 2)
+	while (i = index(s, "\\")) {
+		o = o substr(s, 1, i - 1)
+		c = substr(s, i, 2)
+		if (c == "\\u") {
+			c = substr(s, i, 6)
+			u = hex(substr(c, 3))
+			v = substr(s, i + 6, 6) ~ /^\\u[dD][c-fC-F]/ ? hex(substr(s, i + 8, 4)) : 0
+			if (u >= 55296 && u < 56320 && v) { c = substr(s, i, 12); u = (u - 55296) * 1024 + v + 9216 }
+			else if (u >= 55296 && u < 57344) { c = "\\ufffd"; u = 65533 }
+			o = o (raw ? c : encode(u))
+		} else o = o (raw ? c : (substr(c, 2) in escape ? escape[substr(c, 2)] : substr(c, 2)))
+		s = substr(s, i + length(c))
+	}
+	return o s (raw ? "\"" : "")
+}
+# a list as JSON, or nothing when it is none
+function list(s,   o, t) {
+	while (match(s, /^("([^"\\]|\\.)*"|[^",\[\]])+/)) {
+		t = trim(substr(s, 1, RLENGTH))
+		s = substr(s, RLENGTH + 1)
+		if (t == "" || t == "\"\"" || (t ~ /"/ && !is_json(t)) || s !~ /^(,.|$)/) return ""
+		o = o (o == "" ? "[" : ",") (t ~ /^"/ ? clean(string(t, 1)) : quote(t))
+		if (s == "") return o "]"
+		s = substr(s, 2)
+	}
+	return ""
+}
+function days(y, m, d) { y -= m < 3; m += m < 3 ? 9 : -3; return y * 365 + int(y / 4) - int(y / 100) + int(y / 400) + int((m * 153 + 2) / 5) + d - 719469 }
+# unix seconds of an RFC 3339 date in UTC, or nothing
+function epoch(s,   y, m, d, last) {
+	if (s !~ /^[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$/ || length(s) > 30) return ""
+	y = substr(s, 1, 4) + 0; m = substr(s, 6, 2) + 0; d = substr(s, 9, 2) + 0
+	last = m == 2 ? 28 + (y % 4 == 0 && (y % 100 || y % 400 == 0)) : 30 + (m + int(m / 8)) % 2
+	if (m < 1 || m > 12 || d < 1 || d > last || substr(s, 12, 2) > 23) return ""
+	return days(y, m, d) * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2)
+}
+function date(t,   n, y, m) {
+	n = int(t / 86400); t -= n * 86400
+	y = 1970 + int(n / 365.2425) + 1
+	while (days(y, 1, 1) > n) y--
+	m = 12
+	while (days(y, m, 1) > n) m--
+	return sprintf("%04d-%02d-%02dT%02d:%02d:%02d.000Z", y, m, n - days(y, m, 1) + 1, int(t / 3600), int(t / 60) % 60, t % 60)
+}
+function warn(code) { if (!(code in warned)) { warned[code] = 1; warnings = warnings (warnings == "" ? "" : ",") quote(code) } }
+function fence(s) { return s == "---" || (s == "---\r" && at <= size) }
+function field(key, value, json) {
+	if (value == "") return
+	if (key in shown) { warn("duplicate"); return }
+	shown[key] = clean(value, "shown")
+	fields = fields (fields == "" ? "" : ",") quote(key) ":" json
+}
+function header(s,   key, json) {
+	sub(/\r$/, "", s)
+	if (!match(s, /^[A-Za-z_][A-Za-z0-9_-]*:/) || substr(s, RLENGTH + 1) !~ /^([ \t]|$)/) { warn("line"); return }
+	key = tolower(substr(s, 1, RLENGTH - 1))
+	s = trim(substr(s, RLENGTH + 1))
+	if (key == "to" && s ~ /^\[.*\]$/ && (json = list(substr(s, 2, length(s) - 2))) != "") field(key, s, json)
+	else if (s ~ /^"/ && is_json(s)) field(key, string(s, 0), clean(string(s, 1)))
+	else field(key, s, quote(s))
+}
+BEGIN {
+	for (i = 1; i < 256; i++) { chr[i] = sprintf("%c", i); ord[chr[i]] = i }
+	escape["b"] = "\b"; escape["f"] = "\f"; escape["n"] = "\n"; escape["r"] = "\r"; escape["t"] = "\t"
+	utf8 = "^([\302-\337][\200-\277]|\340[\240-\277][\200-\277]|[\341-\354\356\357][\200-\277][\200-\277]|\355[\200-\237][\200-\277]|\360[\220-\277][\200-\277][\200-\277]|[\361-\363][\200-\277][\200-\277][\200-\277]|\364[\200-\217][\200-\277][\200-\277])"
+	cut = "^(\340[\240-\277]|[\341-\354\356\357][\200-\277]|\355[\200-\237]|\360[\220-\277][\200-\277]?|[\361-\363][\200-\277][\200-\277]?|\364[\200-\217][\200-\277]?)"
+	if (size == "") size = 1e15
+	if (mode == "quote") {
+		s = ENVIRON["VALUE"]
+		t = quote(s)
+		print escaped || s ~ /^["\[ ]/ || s ~ / $/ ? t : clean(s)
+	}
+	if (mode == "expires") print date(now + duration * (duration ~ /s$/ ? 1 : duration ~ /m$/ ? 60 : duration ~ /h$/ ? 3600 : 86400))
+	if (mode == "quote" || mode == "expires") exit
+}
+{ at += length($0) + 1 }
+NR == 1 { open = fence($0); if (!open && substr($0, 1, 3) == "\357\273\277" && fence(substr($0, 4))) warn("bom") }
+NR > 1 && open && fence($0) && (at <= 65536 || at - 1 == size) { open = 0; offset = at > size ? size : at; next }
+open && NR > 1 { lines[++n] = $0 }
+!open && top == "" && at - length($0) - offset < 4096 { top = $0; gsub(/^[ \t\r\f\v]+|[ \t\r\f\v]+$/, "", top); top = substr(top, 1, 200) }
+END {
+	if (mode == "quote" || mode == "expires") exit
+	if (open) { warn("unclosed"); top = "---" }
+	if (offset) {
+		for (i = 1; i <= n; i++) { bad = 0; clean(lines[i]); if (bad) { warn("utf8"); break } }
+		for (i = 1; i <= n; i++) header(lines[i])
+		if (("date" in shown && epoch(shown["date"]) == "") || ("expires" in shown && epoch(shown["expires"]) == "")) warn("date")
+		if ("hops" in shown && (shown["hops"] !~ /^[0-9]+$/ || length(shown["hops"]) > 9)) warn("number")
+	}
+	if (mode == "json") {
+		printf "{\"schema\":\"xfer.doctor/1\",\"findings\":[],\"files\":[{\"file\":%s,\"header\":%s,\"fields\":{%s},\"body\":{\"offset\":%d,\"bytes\":%d},\"warnings\":[%s]}]}\n", quote(ENVIRON["FILE"]), offset ? "true" : "false", fields, offset, size - offset, warnings
+		exit warnings != ""
+	}
+	expires = "expires" in shown ? epoch(shown["expires"]) : ""
+	from = "from" in shown ? shown["from"] : "unknown"
+	kind = "kind" in shown ? shown["kind"] : "task"
+	if (mode == "fields") {
+		print from; print kind; print expires; print shown["key"]; print shown["thread"]
+		print "hops" in shown && !("number" in warned) ? shown["hops"] + 0 : 0
+		print offset + 0; print shown["instance"]; print shown["status"]; print shown["host"]; print shown["pid"]
+		exit
+	}
+	id = ENVIRON["ID"]; state = ENVIRON["STATE"]
+	if (state == "queued" && expires != "" && expires <= now) state = "expired"
+	rank = state == "queued" ? 0 : state == "taken" ? 1 : state == "failed" || state == "unreadable" ? 2 : 3
+	if (rank == 3 && !all) exit
+	t = shown["date"]
+	if (epoch(t) != "") t = substr(t, 1, 19) "." substr((length(t) > 20 ? substr(t, 21, length(t) - 21) : "") "000", 1, 3) "Z"
+	else t = date(id ~ /^[0-9]+\./ ? id + 0 : mtime)
+	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, clean(id, "shown"), t, clean(state, "shown"), kind, from, "subject" in shown ? shown["subject"] : clean(top, "shown")
+}'
+
+case ${0##*/} in xfer.sh | xfer) xfer_main "$@" ;; esac

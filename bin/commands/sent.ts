@@ -1,4 +1,4 @@
-import { type Standing, shortId } from "../../lib/index.ts";
+import { type Standing, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { describeStanding } from "../describe.ts";
 import { formatAge } from "../duration.ts";
