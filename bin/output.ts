@@ -1,4 +1,4 @@
-import fs from "node:fs";
+import { fstatSync, readSync, writeSync } from "node:fs";
 import { XferError } from "../lib/index.ts";
 
 /** Standard output was closed by who reads it: nothing more can be shown. */
@@ -35,7 +35,7 @@ export function isTerminal(): boolean {
 /** `node:tty` brings the network along, so it is loaded only for what may be a terminal. */
 function isatty(fd: number): boolean {
 	try {
-		return fs.fstatSync(fd).isCharacterDevice() && process.getBuiltinModule("node:tty").isatty(fd);
+		return fstatSync(fd).isCharacterDevice() && process.getBuiltinModule("node:tty").isatty(fd);
 	} catch {
 		return false; // closed
 	}
@@ -127,7 +127,7 @@ export function readInput(limit: number, how: string): Buffer {
 	let size = 0;
 	for (;;) {
 		const chunk = Buffer.allocUnsafe(65_536);
-		const count = retry(() => fs.readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
+		const count = retry(() => readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
 		if (count === 0) break;
 		size += count;
 		if (size <= limit) chunks.push(chunk.subarray(0, count));
@@ -143,7 +143,7 @@ export function readInput(limit: number, how: string): Buffer {
 function write(fd: number, text: string | Uint8Array): void {
 	const bytes = typeof text === "string" ? Buffer.from(text) : text;
 	for (let at = 0; at < bytes.length; ) {
-		const count = retry(() => fs.writeSync(fd, bytes, at), ["EPIPE", "EBADF"]);
+		const count = retry(() => writeSync(fd, bytes, at), ["EPIPE", "EBADF"]);
 		if (count === undefined) throw new ClosedOutput();
 		at += count;
 	}

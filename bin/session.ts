@@ -1,4 +1,4 @@
-import os from "node:os";
+import { userInfo } from "node:os";
 import { type Node, nodeName, openTree, slug, type Tree, XferError } from "../lib/index.ts";
 import type { Values } from "./command.ts";
 
@@ -26,7 +26,7 @@ export function openSession(values: Values): Session {
 function whoAmI(as: string | boolean | undefined): string {
 	if (typeof as === "string") return nodeName(as);
 	if (process.env.XFER_NODE) return nodeName(process.env.XFER_NODE);
-	const login = os.userInfo().username;
+	const login = userInfo().username;
 	const name = slug(login);
 	if (name) return name;
 	throw new XferError(

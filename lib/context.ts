@@ -1,6 +1,6 @@
-import fs from "node:fs";
-import os from "node:os";
-import path from "node:path";
+import { closeSync, openSync, readlinkSync, readSync } from "node:fs";
+import { homedir, hostname } from "node:os";
+import { isAbsolute, join, resolve } from "node:path";
 import { XferError } from "./errors.ts";
 
 /** What an instance is and what it stands on: the one place where time, randomness, host and limits come from. */
@@ -51,16 +51,16 @@ export function unique(random: Context["random"]): string {
 function systemRandom(bytes: number): Uint8Array {
 	let fd: number;
 	try {
-		fd = fs.openSync("/dev/urandom", "r");
+		fd = openSync("/dev/urandom", "r");
 	} catch {
 		return process.getBuiltinModule("node:crypto").randomBytes(bytes); // no such device here, or none to be opened
 	}
 	try {
 		const buffer = Buffer.alloc(bytes);
-		if (fs.readSync(fd, buffer, 0, bytes, null) !== bytes) throw new Error("/dev/urandom gave too few bytes");
+		if (readSync(fd, buffer, 0, bytes, null) !== bytes) throw new Error("/dev/urandom gave too few bytes");
 		return buffer;
 	} finally {
-		fs.closeSync(fd);
+		closeSync(fd);
 	}
 }
 
@@ -72,7 +72,7 @@ export function createContext(options: ContextOptions = {}): Context {
 		now: Date.now,
 		monotonic: () => performance.now(),
 		random,
-		host: os.hostname(),
+		host: hostname(),
 		pidNamespace: pidNamespace(),
 		durable: env.XFER_DURABILITY !== "none",
 		maxBytes: number(env, "XFER_MAX_BYTES", 1024 * 1024),
@@ -81,12 +81,12 @@ export function createContext(options: ContextOptions = {}): Context {
 		separator: process.platform === "win32" ? ";" : ":",
 		...given,
 		instance: given.instance ?? givenInstance(env.XFER_INSTANCE) ?? unique(random),
-		root: root(given.root ?? (env.XFER_HOME || path.join(os.homedir(), ".xfer"))),
+		root: root(given.root ?? (env.XFER_HOME || join(homedir(), ".xfer"))),
 	};
 }
 
 function root(given: string): string {
-	if (path.isAbsolute(given)) return path.resolve(given);
+	if (isAbsolute(given)) return resolve(given);
 	throw new XferError(
 		"EROOT",
 		`the tree's root is not an absolute path: ${given}`,
@@ -107,7 +107,7 @@ function number(env: Readonly<Record<string, string | undefined>>, key: string, 
 
 function pidNamespace(): string {
 	try {
-		return fs.readlinkSync("/proc/self/ns/pid");
+		return readlinkSync("/proc/self/ns/pid");
 	} catch {
 		return "-"; // no /proc: nobody believes a dead pid, all go by age
 	}

@@ -1,5 +1,21 @@
-import fs from "node:fs";
-import path from "node:path";
+import {
+	accessSync,
+	constants,
+	type Dirent,
+	existsSync,
+	linkSync,
+	lstatSync,
+	mkdirSync,
+	readdirSync,
+	readFileSync,
+	renameSync,
+	rmSync,
+	type Stats,
+	statSync,
+	symlinkSync,
+	watch,
+} from "node:fs";
+import { normalize } from "node:path";
 import { errno, XferError } from "./errors.ts";
 import { OpenFile, syncDirectory, writeNew } from "./files.ts";
 import { headerLimit, parseHeader, type Value, type Warning } from "./handoff.ts";
@@ -59,7 +75,7 @@ export function inspect(file: string): Inspection {
 /** Looks at the tree, and at what the filesystem under it can do. Changes nothing that stays. */
 export async function diagnose(tree: Tree): Promise<Diagnosis> {
 	const { root } = tree.context;
-	if (!fs.lstatSync(root, { throwIfNoEntry: false })) {
+	if (!lstatSync(root, { throwIfNoEntry: false })) {
 		return { findings: [], checks: [{ name: "tree", ok: true, detail: `${root} does not exist yet: the first xfer join makes it` }] };
 	}
 	const findings: Finding[] = [...checkNames(tree), ...checkModes(tree)];
@@ -84,7 +100,7 @@ function checkModes(tree: Tree): Finding[] {
 	const { root } = tree.context;
 	const paths = [root, `${root}/nodes`, ...tree.names().map((name) => tree.node(name).directory)];
 	return paths.flatMap((path) => {
-		const stat = fs.statSync(path, { throwIfNoEntry: false });
+		const stat = statSync(path, { throwIfNoEntry: false });
 		if (!stat || process.platform === "win32") return [];
 		const found: Finding[] = [];
 		if (stat.mode & 0o077)
@@ -97,7 +113,7 @@ function checkModes(tree: Tree): Finding[] {
 				cure: "a tree is one account's: chown it, or use another XFER_HOME",
 			});
 		try {
-			fs.accessSync(path, fs.constants.W_OK | fs.constants.X_OK);
+			accessSync(path, constants.W_OK | constants.X_OK);
 		} catch (error) {
 			found.push({
 				code: "writable",
@@ -117,7 +133,7 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 	for (const dir of ["new", "cur"] as const) {
 		for (const entry of entries(`${directory}/${dir}`)) {
 			const file = `${directory}/${dir}/${entry.name}`;
-			const stat = fs.lstatSync(file, { throwIfNoEntry: false });
+			const stat = lstatSync(file, { throwIfNoEntry: false });
 			if (entry.name.startsWith(".")) continue;
 			if (!stat && entry.name.includes("\ufffd"))
 				found.push({ code: "strange", path: file, what: "a name that is not UTF-8", cure: "rename it to a plain name" });
@@ -206,13 +222,13 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 	};
 	try {
 		await check("write", `a sandbox may forbid it: allow writing to ${root}`, () => {
-			fs.mkdirSync(directory, { mode: 0o700 });
+			mkdirSync(directory, { mode: 0o700 });
 			writeNew(`${directory}/a`, Buffer.from("x"), true);
 			return "a file can be written and synced";
 		});
-		if (!fs.existsSync(`${directory}/a`)) return { checks, found };
+		if (!existsSync(`${directory}/a`)) return { checks, found };
 		await check("rename", "put the tree on a local filesystem (XFER_HOME)", () => {
-			fs.renameSync(`${directory}/a`, `${directory}/b`);
+			renameSync(`${directory}/a`, `${directory}/b`);
 			return "atomic";
 		});
 		await check("sync", "a power cut may lose the last Handoffs here", () => {
@@ -220,15 +236,15 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 			return "directories can be synced";
 		});
 		await check("link", "a Handoff with a chosen id may be delivered twice here", () => {
-			fs.linkSync(`${directory}/b`, `${directory}/c`);
+			linkSync(`${directory}/b`, `${directory}/c`);
 			return "hard links work";
 		});
 		await check("symlink", "second names do not work here", () => {
-			fs.symlinkSync("b", `${directory}/d`);
+			symlinkSync("b", `${directory}/d`);
 			return "symlinks work";
 		});
 		await check("clock", "set the clock of this machine, or of the one that serves the filesystem", () => {
-			const skew = fs.statSync(`${directory}/b`).mtimeMs - Date.now();
+			const skew = statSync(`${directory}/b`).mtimeMs - Date.now();
 			if (Math.abs(skew) > 5000) throw new Error(`the filesystem's clock is ${Math.round(skew / 1000)} s off ours`);
 			return "the filesystem's clock is ours";
 		});
@@ -238,7 +254,7 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 			() => event(directory),
 		);
 	} finally {
-		fs.rmSync(directory, { recursive: true, force: true });
+		rmSync(directory, { recursive: true, force: true });
 	}
 	return { checks, found };
 }
@@ -248,13 +264,13 @@ async function event(directory: string): Promise<string> {
 	const { setTimeout: sleep } = await import("node:timers/promises");
 	const done = new AbortController();
 	let arrived = false;
-	const watcher = fs.watch(directory, { persistent: false }, () => {
+	const watcher = watch(directory, { persistent: false }, () => {
 		arrived = true;
 		done.abort();
 	});
 	watcher.on("error", () => done.abort());
 	try {
-		fs.renameSync(`${directory}/b`, `${directory}/e`);
+		renameSync(`${directory}/b`, `${directory}/e`);
 		await sleep(2000, undefined, { signal: done.signal }).catch(() => {}); // the abort is what is waited for
 	} finally {
 		watcher.close();
@@ -266,22 +282,22 @@ async function event(directory: string): Promise<string> {
 
 function readLimit(name: string): string | undefined {
 	try {
-		return fs.readFileSync(`/proc/sys/fs/inotify/${name}`, "utf8").trim();
+		return readFileSync(`/proc/sys/fs/inotify/${name}`, "utf8").trim();
 	} catch {
 		return undefined; // not Linux
 	}
 }
 
-function kindOf(stat: fs.Stats): string {
+function kindOf(stat: Stats): string {
 	if (stat.isDirectory()) return "a directory";
 	if (stat.isSymbolicLink()) return "a symlink";
 	if (stat.isFIFO()) return "a FIFO";
 	return stat.isSocket() ? "a socket" : "a device";
 }
 
-function entries(directory: string): fs.Dirent[] {
+function entries(directory: string): Dirent[] {
 	try {
-		return fs.readdirSync(path.normalize(directory), { withFileTypes: true });
+		return readdirSync(normalize(directory), { withFileTypes: true });
 	} catch {
 		return []; // missing or forbidden: what reports that is elsewhere
 	}

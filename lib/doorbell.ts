@@ -1,5 +1,5 @@
-import fs from "node:fs";
-import path from "node:path";
+import { type FSWatcher, statSync, watch } from "node:fs";
+import { basename } from "node:path";
 import { errno } from "./errors.ts";
 
 export interface DoorbellOptions {
@@ -21,7 +21,7 @@ export class Doorbell {
 	readonly #directory: string;
 	readonly #ring: (name: string | undefined) => void;
 	readonly #options: DoorbellOptions;
-	#watcher: fs.FSWatcher | undefined;
+	#watcher: FSWatcher | undefined;
 	#inode: number | undefined;
 	#timer: NodeJS.Timeout | undefined;
 	#told = false;
@@ -43,9 +43,9 @@ export class Doorbell {
 
 	#watch(): void {
 		try {
-			this.#watcher = fs.watch(this.#directory, { persistent: this.#options.persistent ?? false }, (event, name) => {
+			this.#watcher = watch(this.#directory, { persistent: this.#options.persistent ?? false }, (event, name) => {
 				// Content is never changed in place here, so only names matter. The directory's own name: it was moved or removed.
-				if (event === "rename" && name !== path.basename(this.#directory)) this.#ring(name ?? undefined);
+				if (event === "rename" && name !== basename(this.#directory)) this.#ring(name ?? undefined);
 				else if (event === "rename") this.#again();
 			});
 			this.#watcher.on("error", () => this.#again());
@@ -81,5 +81,5 @@ export class Doorbell {
 }
 
 function inode(directory: string): number | undefined {
-	return fs.statSync(directory, { throwIfNoEntry: false })?.ino;
+	return statSync(directory, { throwIfNoEntry: false })?.ino;
 }

@@ -1,7 +1,21 @@
-import fs from "node:fs";
+import {
+	closeSync,
+	constants,
+	type Dirent,
+	fstatSync,
+	fsyncSync,
+	lstatSync,
+	mkdirSync,
+	openSync,
+	readdirSync,
+	readSync,
+	renameSync,
+	rmSync,
+	writeSync,
+} from "node:fs";
 import { errno } from "./errors.ts";
 
-const { O_CREAT, O_EXCL, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
+const { O_CREAT, O_EXCL, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
 
 /** What a directory may answer to fsync without anything being wrong (protocol 9). */
 const noDirectorySync = new Set(["EINVAL", "EPERM", "EISDIR", "ENOTSUP"]);
@@ -11,16 +25,16 @@ const noDirectorySync = new Set(["EINVAL", "EPERM", "EISDIR", "ENOTSUP"]);
  * @throws the system's error (`EEXIST`, `ENOENT`, `ENOSPC`, …)
  */
 export function writeNew(path: string, bytes: Uint8Array, durable: boolean): void {
-	const fd = fs.openSync(path, O_CREAT | O_EXCL | O_WRONLY, 0o600);
+	const fd = openSync(path, O_CREAT | O_EXCL | O_WRONLY, 0o600);
 	let open = true;
 	try {
-		for (let at = 0; at < bytes.length; ) at += fs.writeSync(fd, bytes, at); // a short write is continued: the next one says ENOSPC
-		if (durable) fs.fsyncSync(fd);
+		for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at); // a short write is continued: the next one says ENOSPC
+		if (durable) fsyncSync(fd);
 		open = false;
-		fs.closeSync(fd); // some network filesystems report a full disk only here
+		closeSync(fd); // some network filesystems report a full disk only here
 	} catch (error) {
-		if (open) fs.closeSync(fd);
-		fs.rmSync(path, { force: true });
+		if (open) closeSync(fd);
+		rmSync(path, { force: true });
 		throw error;
 	}
 }
@@ -31,13 +45,13 @@ export function writeNew(path: string, bytes: Uint8Array, durable: boolean): voi
  */
 export function syncDirectory(path: string): void {
 	if (process.platform === "win32") return;
-	const fd = fs.openSync(path, O_RDONLY);
+	const fd = openSync(path, O_RDONLY);
 	try {
-		fs.fsyncSync(fd);
+		fsyncSync(fd);
 	} catch (error) {
 		if (!noDirectorySync.has(errno(error) ?? "")) throw error;
 	} finally {
-		fs.closeSync(fd);
+		closeSync(fd);
 	}
 }
 
@@ -50,12 +64,12 @@ export class OpenFile {
 
 	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
 	constructor(path: string) {
-		this.fd = fs.openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-		const stat = fs.fstatSync(this.fd);
+		this.fd = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+		const stat = fstatSync(this.fd);
 		this.size = stat.size;
 		this.modified = stat.mtimeMs;
 		if (stat.isFile()) return;
-		fs.closeSync(this.fd);
+		closeSync(this.fd);
 		throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
 	}
 
@@ -64,7 +78,7 @@ export class OpenFile {
 		const buffer = Buffer.allocUnsafe(Math.max(0, Math.min(length, this.size - start)));
 		let filled = 0;
 		while (filled < buffer.length) {
-			const count = fs.readSync(this.fd, buffer, filled, buffer.length - filled, start + filled);
+			const count = readSync(this.fd, buffer, filled, buffer.length - filled, start + filled);
 			if (count === 0) break;
 			filled += count;
 		}
@@ -72,7 +86,7 @@ export class OpenFile {
 	}
 
 	close(): void {
-		fs.closeSync(this.fd);
+		closeSync(this.fd);
 	}
 }
 
@@ -89,38 +103,38 @@ export function listFiles(dir: string, keep: (name: string) => boolean = () => t
 
 /** Whether there is a regular file under this very name. */
 export function isFile(path: string): boolean {
-	return fs.lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+	return lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
 /** A directory's mtime and the like in ms, or undefined when there is nothing. */
 export function modified(path: string): number | undefined {
-	return fs.lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
+	return lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
 }
 
 /** Renames; false when `from` is not there any more. Makes the directory of `to` when a damaged tree lacks it. */
 export function move(from: string, to: string): boolean {
 	try {
-		fs.renameSync(from, to);
+		renameSync(from, to);
 		return true;
 	} catch (error) {
 		if (errno(error) !== "ENOENT") throw error;
-		if (!fs.lstatSync(from, { throwIfNoEntry: false })) return false;
-		fs.mkdirSync(to.slice(0, to.lastIndexOf("/")), { recursive: true, mode: 0o700 });
-		fs.renameSync(from, to);
+		if (!lstatSync(from, { throwIfNoEntry: false })) return false;
+		mkdirSync(to.slice(0, to.lastIndexOf("/")), { recursive: true, mode: 0o700 });
+		renameSync(from, to);
 		return true;
 	}
 }
 
-function readDirectory(dir: string): fs.Dirent[] {
+function readDirectory(dir: string): Dirent[] {
 	try {
-		return fs.readdirSync(dir, { withFileTypes: true });
+		return readdirSync(dir, { withFileTypes: true });
 	} catch (error) {
 		if (errno(error) === "ENOENT") return []; // a foreign or half-made Node: nothing is in a directory that is not there
 		throw error;
 	}
 }
 
-function known(entry: fs.Dirent): boolean {
+function known(entry: Dirent): boolean {
 	return (
 		entry.isDirectory() ||
 		entry.isSymbolicLink() ||

@@ -1,4 +1,4 @@
-import fs from "node:fs";
+import { lstatSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { errno } from "./errors.ts";
 import { stateOf } from "./filename.ts";
 import { removeDeadLocks } from "./lock.ts";
@@ -49,7 +49,7 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	const holder = node.live();
 	const mine = !holder || holder.instance === tree.context.instance;
 	const remove = (path: string) => {
-		if (!dryRun) fs.rmSync(path, { force: true });
+		if (!dryRun) rmSync(path, { force: true });
 		return 1;
 	};
 
@@ -67,7 +67,7 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	for (const message of inbox.maildir.list("cur")) {
 		const file = inbox.maildir.file(message);
 		// The inode's change is the rename that ended it; its mtime is when it was sent.
-		if (ended.has(stateOf("cur", message)) && now - (fs.lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep)
+		if (ended.has(stateOf("cur", message)) && now - (lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep)
 			handoffs += remove(file);
 	}
 	let pointers = 0;
@@ -84,17 +84,17 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	const empty = [`${directory}/new`, `${directory}/cur`, `${directory}/tmp`, `${directory}/sent`].every((path) => names(path).length === 0);
 	const removed = !options.daily && presence.derived === "true" && !holder && empty && now - (lastSeen ?? now) >= keep;
 	if (removed && !dryRun) tree.leave(node.name);
-	else if (!dryRun) fs.writeFileSync(`${directory}/.gc`, "", { mode: 0o600 });
+	else if (!dryRun) writeFileSync(`${directory}/.gc`, "", { mode: 0o600 });
 	return { node: node.name, handoffs, pointers, temporary, locks, returned, expired, removed };
 }
 
 function ageOf(path: string, now: number): number {
-	return now - (fs.lstatSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY);
+	return now - (lstatSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY);
 }
 
 function names(directory: string): string[] {
 	try {
-		return fs.readdirSync(directory);
+		return readdirSync(directory);
 	} catch (error) {
 		if (errno(error) === "ENOENT") return [];
 		throw error;

@@ -1,4 +1,4 @@
-import fs from "node:fs";
+import { lstatSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
@@ -297,7 +297,7 @@ export class Inbox {
 	}
 
 	#isLarge(message: Message): boolean {
-		const size = fs.lstatSync(this.maildir.file(message), { throwIfNoEntry: false })?.size ?? 0;
+		const size = lstatSync(this.maildir.file(message), { throwIfNoEntry: false })?.size ?? 0;
 		return size > this.#context.maxBytes && (this.#head(message)?.size ?? 0) > this.#context.maxBytes;
 	}
 

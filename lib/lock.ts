@@ -1,4 +1,16 @@
-import fs from "node:fs";
+import {
+	closeSync,
+	lstatSync,
+	mkdirSync,
+	openSync,
+	readdirSync,
+	readFileSync,
+	readSync,
+	rmdirSync,
+	rmSync,
+	writeFileSync,
+	writeSync,
+} from "node:fs";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 
@@ -20,7 +32,7 @@ export function whoIsLive(context: Context, node: string): Holder | undefined {
 		const file = `${node}/live.lock/${instance}`;
 		const holder = readHolder(file, instance);
 		if (!holder || isDead(context, holder)) continue;
-		const touched = fs.lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
+		const touched = lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
 		if (touched !== undefined && filesystemTime(context, node) - touched < context.lock.stale + context.lock.refresh) return holder;
 	}
 	return undefined;
@@ -33,7 +45,7 @@ export function removeDeadLocks(context: Context, node: string, age: number, dry
 	for (const instance of entries(directory)) {
 		const file = `${directory}/${instance}`;
 		const holder = readHolder(file, instance);
-		const touched = fs.lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
+		const touched = lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
 		if (!holder || touched === undefined || !(isDead(context, holder) || filesystemTime(context, node) - touched > age)) continue;
 		removed++;
 		if (!dryRun) withdraw(file);
@@ -113,12 +125,12 @@ function contend(
 	seen: Map<string, { mtime: number; since: number }>,
 ): Rival | "retry" | undefined {
 	try {
-		fs.mkdirSync(directory, { mode: 0o700 });
+		mkdirSync(directory, { mode: 0o700 });
 	} catch (error) {
 		if (errno(error) !== "EEXIST") throw error;
 	}
 	try {
-		fs.writeFileSync(file, `${context.host} ${context.pidNamespace} ${process.pid}\n`, { flag: "wx", mode: 0o600 });
+		writeFileSync(file, `${context.host} ${context.pidNamespace} ${process.pid}\n`, { flag: "wx", mode: 0o600 });
 	} catch (error) {
 		if (errno(error) === "ENOENT") return "retry"; // a holder that left took the directory with it
 		if (errno(error) === "EEXIST") throw held(directory, readHolder(file, context.instance)); // this instance holds it already
@@ -128,14 +140,14 @@ function contend(
 	for (;;) {
 		const others = entries(directory).filter((name) => name !== context.instance);
 		if (others.length === 0) {
-			if (fs.lstatSync(file, { throwIfNoEntry: false })) return undefined;
+			if (lstatSync(file, { throwIfNoEntry: false })) return undefined;
 			return "retry"; // taken for a stale one, after this process slept between the two steps
 		}
 		let oldest: Rival | undefined;
 		for (const instance of others) {
 			const rival = look(directory, file, instance);
 			if (!rival) continue; // it went away
-			if (isDead(context, rival.holder) || isStale(context, instance, rival, seen)) fs.rmSync(`${directory}/${instance}`, { force: true });
+			if (isDead(context, rival.holder) || isStale(context, instance, rival, seen)) rmSync(`${directory}/${instance}`, { force: true });
 			else if (!oldest || rival.age > oldest.age) oldest = rival;
 		}
 		if (oldest) {
@@ -146,8 +158,8 @@ function contend(
 }
 
 function look(directory: string, own: string, instance: string): (Rival & { mtime: number }) | undefined {
-	const now = fs.lstatSync(own, { throwIfNoEntry: false })?.mtimeMs;
-	const mtime = fs.lstatSync(`${directory}/${instance}`, { throwIfNoEntry: false })?.mtimeMs;
+	const now = lstatSync(own, { throwIfNoEntry: false })?.mtimeMs;
+	const mtime = lstatSync(`${directory}/${instance}`, { throwIfNoEntry: false })?.mtimeMs;
 	if (mtime === undefined) return undefined;
 	const holder = readHolder(`${directory}/${instance}`, instance) ?? { instance, host: "", pid: 0 };
 	return { holder, mtime, age: now === undefined ? 0 : now - mtime };
@@ -182,7 +194,7 @@ function isDead(context: Context, holder: Holder & { pidNamespace?: string }): b
 /** Ended, but its parent has not asked for its exit code: in a container often for ever. */
 function isZombie(pid: number): boolean {
 	try {
-		return /^\d+ \(.*\) [ZX]/s.test(fs.readFileSync(`/proc/${pid}/stat`, "latin1"));
+		return /^\d+ \(.*\) [ZX]/s.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
 	} catch {
 		return false; // gone since, or no /proc: the next look tells
 	}
@@ -190,7 +202,7 @@ function isZombie(pid: number): boolean {
 
 function readHolder(file: string, instance: string): (Holder & { pidNamespace: string }) | undefined {
 	try {
-		const [host = "", pidNamespace = "", pid = ""] = fs.readFileSync(file, "utf8").trim().split(" ");
+		const [host = "", pidNamespace = "", pid = ""] = readFileSync(file, "utf8").trim().split(" ");
 		return { instance, host, pidNamespace, pid: /^[1-9]\d*$/.test(pid) ? Number(pid) : 0 };
 	} catch {
 		return undefined;
@@ -200,23 +212,23 @@ function readHolder(file: string, instance: string): (Holder & { pidNamespace: s
 /** Sets the file's mtime by the filesystem's clock, not by ours, and makes none: a write of one byte does both. */
 function refresh(file: string): boolean {
 	try {
-		const fd = fs.openSync(file, "r+");
+		const fd = openSync(file, "r+");
 		try {
 			const first = Buffer.alloc(1);
-			if (fs.readSync(fd, first, 0, 1, 0) === 1) fs.writeSync(fd, first, 0, 1, 0);
+			if (readSync(fd, first, 0, 1, 0) === 1) writeSync(fd, first, 0, 1, 0);
 		} finally {
-			fs.closeSync(fd);
+			closeSync(fd);
 		}
-		return fs.lstatSync(file, { throwIfNoEntry: false }) !== undefined;
+		return lstatSync(file, { throwIfNoEntry: false }) !== undefined;
 	} catch (error) {
 		return errno(error) !== "ENOENT"; // EMFILE and the like: not lost, and the next refresh follows
 	}
 }
 
 function withdraw(file: string): void {
-	fs.rmSync(file, { force: true });
+	rmSync(file, { force: true });
 	try {
-		fs.rmdirSync(file.slice(0, file.lastIndexOf("/")));
+		rmdirSync(file.slice(0, file.lastIndexOf("/")));
 	} catch {
 		// another is in it, or removed it first
 	}
@@ -226,18 +238,18 @@ function withdraw(file: string): void {
 function filesystemTime(context: Context, node: string): number {
 	const probe = `${node}/tmp/.now-${context.instance}`;
 	try {
-		fs.closeSync(fs.openSync(probe, "w", 0o600));
-		return fs.lstatSync(probe).mtimeMs;
+		closeSync(openSync(probe, "w", 0o600));
+		return lstatSync(probe).mtimeMs;
 	} catch {
 		return context.now();
 	} finally {
-		fs.rmSync(probe, { force: true });
+		rmSync(probe, { force: true });
 	}
 }
 
 function entries(directory: string): string[] {
 	try {
-		return fs.readdirSync(directory).filter((name) => !name.startsWith("."));
+		return readdirSync(directory).filter((name) => !name.startsWith("."));
 	} catch (error) {
 		if (errno(error) === "ENOENT") return [];
 		throw error;

@@ -1,5 +1,5 @@
-import fs from "node:fs";
-import path from "node:path";
+import { linkSync, mkdirSync, rmSync, statSync } from "node:fs";
+import { basename } from "node:path";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { attemptsOf, change, type Dir, type FileName, formatFileName, idOf, leaseOf, parseFileName, pickId } from "./filename.ts";
@@ -74,7 +74,7 @@ export class Maildir {
 		try {
 			if (!move(temporary, `${this.path}/new/${id}`)) throw this.#gone();
 		} catch (error) {
-			fs.rmSync(temporary, { force: true });
+			rmSync(temporary, { force: true });
 			throw error;
 		}
 		return this.#sync();
@@ -91,18 +91,18 @@ export class Maildir {
 		const temporary = this.#write(`${id}.${this.#context.instance}`, bytes);
 		const file = `${this.path}/new/${id}`;
 		try {
-			fs.linkSync(temporary, file);
+			linkSync(temporary, file);
 		} catch (error) {
 			const code = errno(error);
 			if (code === "EEXIST") return this.#same([this.message("new", id)], bytes, id);
 			if (code !== "EPERM" && code !== "ENOTSUP" && code !== "EMLINK") throw error;
 			move(temporary, file); // no hard links here (protocol 12)
 		} finally {
-			fs.rmSync(temporary, { force: true });
+			rmSync(temporary, { force: true });
 		}
 		const others = this.#others(id, id);
 		if (others.length === 0) return this.#sync();
-		fs.rmSync(file, { force: true });
+		rmSync(file, { force: true });
 		return this.#same(others, bytes, id);
 	}
 
@@ -155,8 +155,8 @@ export class Maildir {
 			writeNew(file, bytes, this.#context.durable);
 		} catch (error) {
 			if (errno(error) !== "ENOENT") throw error;
-			if (!fs.statSync(this.path, { throwIfNoEntry: false })?.isDirectory()) throw this.#gone();
-			for (const dir of ["tmp", "cur", "new"]) fs.mkdirSync(`${this.path}/${dir}`, { recursive: true, mode: 0o700 });
+			if (!statSync(this.path, { throwIfNoEntry: false })?.isDirectory()) throw this.#gone();
+			for (const dir of ["tmp", "cur", "new"]) mkdirSync(`${this.path}/${dir}`, { recursive: true, mode: 0o700 });
 			writeNew(file, bytes, this.#context.durable);
 		}
 		return file;
@@ -196,6 +196,6 @@ export class Maildir {
 	}
 
 	#gone(): XferError {
-		return new XferError("ENODE", `no Node "${path.basename(this.path)}": its directory is gone`);
+		return new XferError("ENODE", `no Node "${basename(this.path)}": its directory is gone`);
 	}
 }

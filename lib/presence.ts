@@ -1,4 +1,4 @@
-import fs from "node:fs";
+import { writeFileSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno } from "./errors.ts";
 import { OpenFile } from "./files.ts";
@@ -83,7 +83,7 @@ export async function writePresence(directory: string, presence: Presence): Prom
 /** The first presence of a Node that is just being made: what is there already stays. */
 export function createPresence(directory: string, presence: Presence): void {
 	try {
-		fs.writeFileSync(`${directory}/node.md`, formatPresence(presence), { mode: 0o600, flag: "wx" });
+		writeFileSync(`${directory}/node.md`, formatPresence(presence), { mode: 0o600, flag: "wx" });
 	} catch (error) {
 		if (errno(error) !== "EEXIST") throw error;
 	}

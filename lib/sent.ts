@@ -1,4 +1,4 @@
-import fs from "node:fs";
+import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { errno, XferError } from "./errors.ts";
 import { compare, idOf, pickId, type State, shortId, stateOf } from "./filename.ts";
 import type { Listed } from "./inbox.ts";
@@ -41,15 +41,15 @@ export class Sent {
 	#link(target: string, id: string): void {
 		const path = `${this.#directory}/${id}`;
 		try {
-			fs.symlinkSync(target, path);
+			symlinkSync(target, path);
 		} catch (error) {
 			const code = errno(error);
 			if (code === "EEXIST") return;
 			if (code === "ENOENT") {
-				fs.mkdirSync(this.#directory, { mode: 0o700 });
-				fs.symlinkSync(target, path);
+				mkdirSync(this.#directory, { mode: 0o700 });
+				symlinkSync(target, path);
 			} else if (code === "EPERM" || code === "ENOTSUP" || code === "ENOSYS")
-				fs.writeFileSync(path, `${target}\n`, { mode: 0o600 }); // no symlinks here (protocol 12)
+				writeFileSync(path, `${target}\n`, { mode: 0o600 }); // no symlinks here (protocol 12)
 			else throw error;
 		}
 	}
@@ -57,8 +57,7 @@ export class Sent {
 	/** The ids of all that was sent, the newest first. */
 	ids(): string[] {
 		try {
-			return fs
-				.readdirSync(this.#directory)
+			return readdirSync(this.#directory)
 				.filter((name) => !name.startsWith("."))
 				.sort((a, b) => compare(b, a));
 		} catch (error) {
@@ -72,7 +71,7 @@ export class Sent {
 		const path = `${this.#directory}/${id}`;
 		let target: string;
 		try {
-			target = fs.lstatSync(path).isSymbolicLink() ? fs.readlinkSync(path) : fs.readFileSync(path, "utf8").slice(0, 100).trim();
+			target = lstatSync(path).isSymbolicLink() ? readlinkSync(path) : readFileSync(path, "utf8").slice(0, 100).trim();
 		} catch {
 			return undefined; // removed meanwhile
 		}
@@ -153,6 +152,6 @@ export class Sent {
 	#standing(id: string, to: string, message: Message | undefined): Standing {
 		const handoff = message && this.#tree.node(to).inbox.look(message);
 		if (!handoff) return { id, to, state: message ? stateOf(message.dir, message) : "gone", handoff: undefined, changed: undefined };
-		return { id, to, state: handoff.state, handoff, changed: fs.lstatSync(handoff.file, { throwIfNoEntry: false })?.ctimeMs };
+		return { id, to, state: handoff.state, handoff, changed: lstatSync(handoff.file, { throwIfNoEntry: false })?.ctimeMs };
 	}
 }

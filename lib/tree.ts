@@ -1,4 +1,15 @@
-import fs from "node:fs";
+import {
+	type Dirent,
+	lstatSync,
+	mkdirSync,
+	readdirSync,
+	readlinkSync,
+	rmdirSync,
+	rmSync,
+	symlinkSync,
+	unlinkSync,
+	utimesSync,
+} from "node:fs";
 import { type Context, type ContextOptions, createContext } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { modified, syncDirectory } from "./files.ts";
@@ -90,17 +101,17 @@ export class Tree {
 		const real = this.#resolve(given);
 		const directory = `${this.#nodes}/${real ?? given}`;
 		if (!real) {
-			fs.mkdirSync(this.#nodes, { recursive: true, mode: 0o700 });
+			mkdirSync(this.#nodes, { recursive: true, mode: 0o700 });
 			try {
-				fs.mkdirSync(directory, { mode: 0o700 });
+				mkdirSync(directory, { mode: 0o700 });
 			} catch (error) {
-				const here = fs.lstatSync(directory, { throwIfNoEntry: false });
+				const here = lstatSync(directory, { throwIfNoEntry: false });
 				if (errno(error) !== "EEXIST") throw error;
 				if (!here?.isDirectory())
 					throw new XferError("ENAME", `${directory} is no Node and in the way`, "remove it, or choose another name");
 			}
 		}
-		for (const part of ["tmp", "cur", "sent", "new"]) fs.mkdirSync(`${directory}/${part}`, { recursive: true, mode: 0o700 });
+		for (const part of ["tmp", "cur", "sent", "new"]) mkdirSync(`${directory}/${part}`, { recursive: true, mode: 0o700 });
 		createPresence(directory, { name: given, since: timestamp(this.context), ...presence });
 		if (!real && this.context.durable) for (const path of [directory, this.#nodes, this.context.root]) syncDirectory(path);
 		return new Node(this, real ?? given, directory);
@@ -116,7 +127,7 @@ export class Tree {
 		const path = `${this.#nodes}/${given}`;
 		const node = this.node(given);
 		if (node.name !== given) {
-			fs.unlinkSync(path);
+			unlinkSync(path);
 			return { removed: given, handoffs: 0 };
 		}
 		const live = node.live();
@@ -133,21 +144,21 @@ export class Tree {
 		}
 		const { maildir } = node.inbox;
 		try {
-			fs.rmdirSync(`${path}/new`); // from here on nothing can arrive without making it again
-			fs.rmdirSync(`${path}/tmp`);
+			rmdirSync(`${path}/new`); // from here on nothing can arrive without making it again
+			rmdirSync(`${path}/tmp`);
 		} catch (error) {
-			if (errno(error) === "ENOENT") fs.mkdirSync(path, { recursive: true });
+			if (errno(error) === "ENOENT") mkdirSync(path, { recursive: true });
 			else {
-				fs.mkdirSync(`${path}/new`, { recursive: true, mode: 0o700 });
+				mkdirSync(`${path}/new`, { recursive: true, mode: 0o700 });
 				throw new XferError("EHELD", `something is in ${path}/new or tmp (${errno(error)})`, "xfer doctor says what; then try again");
 			}
 		}
 		const ended = maildir.list("cur");
-		for (const message of ended) fs.rmSync(maildir.file(message), { force: true });
-		for (const part of ["cur", "sent", "live.lock", "node.md", ".gc"]) fs.rmSync(`${path}/${part}`, { recursive: true, force: true });
-		for (const [alias, to] of this.#names().aliases) if (to === given) fs.unlinkSync(`${this.#nodes}/${alias}`);
+		for (const message of ended) rmSync(maildir.file(message), { force: true });
+		for (const part of ["cur", "sent", "live.lock", "node.md", ".gc"]) rmSync(`${path}/${part}`, { recursive: true, force: true });
+		for (const [alias, to] of this.#names().aliases) if (to === given) unlinkSync(`${this.#nodes}/${alias}`);
 		try {
-			fs.rmdirSync(path);
+			rmdirSync(path);
 		} catch (error) {
 			if (errno(error) !== "ENOTEMPTY" && errno(error) !== "ENOENT") throw error;
 			throw new XferError("EHELD", `${given} is not empty: something arrived just now, or is not ours`, `look at ${path}`);
@@ -166,17 +177,17 @@ export class Tree {
 
 	#resolve(name: string): string | undefined {
 		const path = `${this.#nodes}/${name}`;
-		const stat = fs.lstatSync(path, { throwIfNoEntry: false });
+		const stat = lstatSync(path, { throwIfNoEntry: false });
 		if (stat?.isDirectory()) return name;
 		if (!stat?.isSymbolicLink()) return undefined;
-		const target = fs.readlinkSync(path).replace(/^\.\//, "");
-		return isNodeName(target) && fs.lstatSync(`${this.#nodes}/${target}`, { throwIfNoEntry: false })?.isDirectory() ? target : undefined;
+		const target = readlinkSync(path).replace(/^\.\//, "");
+		return isNodeName(target) && lstatSync(`${this.#nodes}/${target}`, { throwIfNoEntry: false })?.isDirectory() ? target : undefined;
 	}
 
 	#names(): { names: string[]; aliases: Map<string, string> } {
-		let entries: fs.Dirent[];
+		let entries: Dirent[];
 		try {
-			entries = fs.readdirSync(this.#nodes, { withFileTypes: true });
+			entries = readdirSync(this.#nodes, { withFileTypes: true });
 		} catch (error) {
 			if (errno(error) !== "ENOENT") throw error;
 			entries = []; // no tree yet: nobody is here
@@ -232,7 +243,7 @@ export class Node {
 	seen(): void {
 		try {
 			const now = new Date(this.#tree.context.now());
-			fs.utimesSync(`${this.directory}/node.md`, now, now);
+			utimesSync(`${this.directory}/node.md`, now, now);
 		} catch {
 			// no presence, or a tree that can only be read: then nobody was seen
 		}
@@ -245,7 +256,7 @@ export class Node {
 	alias(name: string): void {
 		const given = nodeName(name);
 		try {
-			fs.symlinkSync(this.name, `${this.#tree.context.root}/nodes/${given}`);
+			symlinkSync(this.name, `${this.#tree.context.root}/nodes/${given}`);
 		} catch (error) {
 			if (errno(error) !== "EEXIST") throw error;
 			if (this.#tree.node(given).name !== this.name) throw new XferError("EHELD", `${given} is another Node`, "choose another name");

@@ -924,14 +924,14 @@ BEGIN {
 	if (mode == "quote") {
 		s = ENVIRON["VALUE"]
 		t = quote(s)
-		print escaped || s ~ /^["\[ ]/ || s ~ / $/ ? t : clean(s)
+		print (escaped || s ~ /^["\[ ]/ || s ~ / $/) ? t : clean(s)
 	}
 	if (mode == "expires") print date(now + duration * (duration ~ /s$/ ? 1 : duration ~ /m$/ ? 60 : duration ~ /h$/ ? 3600 : 86400))
 	if (mode == "quote" || mode == "expires") exit
 }
 { at += length($0) + 1 }
 NR == 1 { open = fence($0); if (!open && substr($0, 1, 3) == "\357\273\277" && fence(substr($0, 4))) warn("bom") }
-NR > 1 && open && fence($0) && (at <= 65536 || at - 1 == size) { open = 0; offset = at > size ? size : at; next }
+NR > 1 && open && fence($0) && at - (at > size) <= 65536 { open = 0; offset = at > size ? size : at; next }
 open && NR > 1 { lines[++n] = $0 }
 !open && top == "" && at - length($0) - offset < 4096 { top = $0; gsub(/^[ \t\r\f\v]+|[ \t\r\f\v]+$/, "", top); top = substr(top, 1, 200) }
 END {
@@ -945,14 +945,14 @@ END {
 	}
 	if (mode == "json") {
 		printf "{\"schema\":\"xfer.doctor/1\",\"findings\":[],\"files\":[{\"file\":%s,\"header\":%s,\"fields\":{%s},\"body\":{\"offset\":%d,\"bytes\":%d},\"warnings\":[%s]}]}\n", quote(ENVIRON["FILE"]), offset ? "true" : "false", fields, offset, size - offset, warnings
-		exit warnings != ""
+		exit (warnings != "")
 	}
 	expires = "expires" in shown ? epoch(shown["expires"]) : ""
 	from = "from" in shown ? shown["from"] : "unknown"
 	kind = "kind" in shown ? shown["kind"] : "task"
 	if (mode == "fields") {
 		print from; print kind; print expires; print shown["key"]; print shown["thread"]
-		print "hops" in shown && !("number" in warned) ? shown["hops"] + 0 : 0
+		print (("hops" in shown) && !("number" in warned)) ? shown["hops"] + 0 : 0
 		print offset + 0; print shown["instance"]; print shown["status"]; print shown["host"]; print shown["pid"]
 		exit
 	}

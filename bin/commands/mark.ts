@@ -1,4 +1,4 @@
-import path from "node:path";
+import { resolve } from "node:path";
 import { leaseOf, parseFileName } from "../../lib/filename.ts";
 import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
@@ -45,7 +45,7 @@ function byId(session: Session, piece: string): Target {
 
 /** A path that `read --take` printed: exact, for the lease in its name says who took it. */
 function byPath({ tree, instance }: Session, given: string): Target {
-	const [, name, file] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(path.resolve(given)) ?? [];
+	const [, name, file] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(resolve(given)) ?? [];
 	if (!name || !file || !tree.has(name))
 		throw new XferError("EHANDOFF", `${given} is no Handoff of this tree`, "give the path that xfer read --take printed, or an ID");
 	const node = tree.node(name);

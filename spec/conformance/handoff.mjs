@@ -5,8 +5,7 @@ const DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 /** What YAML 1.1 or 1.2 reads as something else than a string, among the values that could stand bare. */
 const TYPED =
 	/^(y|yes|n|no|true|false|on|off|null|[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0x[0-9a-f_]+|0o?[0-7_]+|0b[01_]+|\d{4}-\d\d?-\d\d?([ t].*)?)$/i;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not stand there
-const ESCAPED = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\ufeff\u202a-\u202e\u2066-\u2069]/;
+const ESCAPED = /[\p{Cc}\u2028\u2029\ufeff\u202a-\u202e\u2066-\u2069]/u;
 
 /**
  * Splits a Handoff that an implementation wrote, and throws where it breaks a rule.

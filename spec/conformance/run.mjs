@@ -5,7 +5,10 @@ import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { runCase } from "./process.mjs";
-import { scenarios } from "./scenarios.mjs";
+import { scenarios } from "./scenario.mjs";
+import "./scenarios-sending.mjs";
+import "./scenarios-taking.mjs";
+import "./scenarios-tree.mjs";
 import { vectors } from "./vectors.mjs";
 
 const USAGE = `usage: node run.mjs [--without FEATURE,…] [--only TEXT] [--with "SECOND COMMAND"] [--jobs N] -- COMMAND [ARG…]`;
@@ -56,8 +59,13 @@ process.umask(0o022); // a usual one, so that modes are seen to be chosen
 const count = { ok: 0, "not ok": 0, skip: 0 };
 const report = (word, name, why) => {
 	count[word]++;
-	console.log(`${word} ${name}${why ? `: ${why.replace(/\s*\n\s*/g, " | ")}` : ""}`);
+	console.log(visible(`${word} ${name}${why ? `: ${why.replace(/\s*\n\s*/g, " | ")}` : ""}`));
 };
+
+/** One line, and nothing in it that a terminal obeys: cases are made of such things. */
+function visible(text) {
+	return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => `\\u${char.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
 
 async function worker() {
 	for (let one = chosen.shift(); one; one = chosen.shift()) {
