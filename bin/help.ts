@@ -8,11 +8,10 @@ import { print } from "./output.ts";
 import { openSession } from "./session.ts";
 
 /** Serves `--help`, `--version` and what a shell asks for completion. It costs about one more start of Node.js, so nothing else goes through it. */
-export async function help(argv: readonly string[]): Promise<number> {
-	if (argv[0] === "--get-yargs-completions") return complete(argv.slice(1));
-	const name = argv[0] === "help" ? argv[1] : argv[0];
+export async function help(name: string, words: readonly string[]): Promise<number> {
+	if (name === "--get-yargs-completions") return complete(words);
 	const command = commands.find((known) => known.name === name);
-	if (argv[0] === "--version") print(`${manifest.version}\n`);
+	if (name === "--version") print(`${manifest.version}\n`);
 	else print(`${await (command ? commandHelp(command) : overview()).getHelp()}\n`);
 	return exit.done;
 }

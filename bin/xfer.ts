@@ -7,53 +7,52 @@ import { commands } from "./commands.ts";
 import { report } from "./errors.ts";
 import { openSession } from "./session.ts";
 
-/** What people type for what we call otherwise, and the right line. */
-const guesses: Readonly<Record<string, string>> = {
-	to: 'the recipient comes first: xfer send alice "…"',
-	m: 'the text needs no flag: xfer send alice "…"',
-	message: 'the text needs no flag: xfer send alice "…"',
-	body: 'the text needs no flag: xfer send alice "…", or: … | xfer send alice -',
-	text: 'the text needs no flag: xfer send alice "…"',
-	file: "xfer send alice - <FILE",
-	f: "xfer send alice - <FILE",
-	from: "who you are is --as NAME",
-	s: "--subject LINE",
-	title: "--subject LINE",
-	type: "--kind task, question, answer, report, note",
-	ttl: "--expires 30m",
-	follow: "xfer watch",
-	h: "--help",
-	v: "--version",
+/** What people type for a flag of ours that has another name. */
+const synonyms: Readonly<Record<string, string>> = {
+	from: "as",
+	s: "subject",
+	title: "subject",
+	type: "kind",
+	ttl: "expires",
+	t: "timeout",
+	n: "limit",
+	f: "follow",
 };
+/** What people type for the text and the recipient, which take no flag. */
+const plain = new Set(["to", "m", "message", "body", "text", "file"]);
 
 /** The fast path: one table, no more than the command uses is loaded. Help, completion and `--version` come from yargs. */
-async function main(argv: readonly string[]): Promise<number> {
+async function main(given: readonly string[]): Promise<number> {
+	const argv = commandFirst(given);
 	const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
-	const [name = ""] = argv;
-	if (words.includes("--help") || words.includes("-h") || name === "--version" || name === "help" || name === "--get-yargs-completions") {
-		const { help } = await import("./help.ts");
-		return help(argv);
-	}
+	const help = words.includes("--help") || words.includes("-h") || argv[0] === "help";
+	const [name = ""] = argv[0] === "help" ? argv.slice(1) : argv;
 	const command = commands.find((known) => known.name === name);
-	if (!command && name !== "" && !name.startsWith("-")) {
-		const meant = similar(
-			name,
-			commands.map((known) => known.name),
-		);
-		throw new XferError("EINPUT", `no command ${JSON.stringify(name)}`, meant ? `did you mean xfer ${meant}?` : "xfer --help lists them");
-	}
+	if (!command && name !== "" && !name.startsWith("-")) throw unknownCommand(name);
+	if (help || name === "--version" || name === "--get-yargs-completions") return (await import("./help.ts")).help(name, argv.slice(1));
 	const { values, positionals } = parse(command, command ? argv.slice(1) : argv);
 	const session = openSession(values);
 	if (!command) return (await home(session)) ?? 0;
 	const [least, most] = command.words;
-	if (positionals.length < least || positionals.length > most) {
-		throw new XferError(
-			"EINPUT",
-			positionals.length < least ? "something is missing" : `too many words: ${positionals.slice(most).join(" ")}`,
-			`xfer ${command.name} ${command.usage}`,
-		);
-	}
+	const line = `xfer ${command.name} ${command.usage}`.trim();
+	if (positionals.length < least)
+		throw new XferError("EINPUT", `${command.name} needs ${command.usage.split(" ").slice(0, least).join(" ")}`, line);
+	if (positionals.length > most) throw new XferError("EINPUT", `too many words: ${positionals.slice(most).join(" ")}`, line);
 	return (await command.run(session, positionals, values)) ?? 0;
+}
+
+/** `xfer --as alice inbox` is `xfer inbox --as alice`. */
+function commandFirst(argv: readonly string[]): readonly string[] {
+	if (!argv[0]?.startsWith("-") || argv[0] === "--get-yargs-completions") return argv;
+	const names = new Set(commands.map(({ name }) => name));
+	const at = argv.findIndex((word) => names.has(word));
+	return at < 0 ? argv : [argv[at] ?? "", ...argv.slice(0, at), ...argv.slice(at + 1)];
+}
+
+function unknownCommand(name: string): XferError {
+	const names = commands.map((known) => known.name);
+	const meant = similar(name, names);
+	return new XferError("EINPUT", `no command ${JSON.stringify(name)}`, meant ? `did you mean xfer ${meant}?` : "xfer --help lists them");
 }
 
 function parse(command: Command | undefined, args: readonly string[]): { values: Values; positionals: string[] } {
@@ -65,10 +64,8 @@ function parse(command: Command | undefined, args: readonly string[]): { values:
 		const { code, message } = error as NodeJS.ErrnoException;
 		const [, flag = ""] = /'-{0,2}([^' ,=]+)/.exec(message) ?? [];
 		if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") {
-			const meant = similar(flag, Object.keys(options));
-			const dash = flag.length > 1 ? "--" : "-";
-			const cure = guesses[flag] ?? (meant ? `did you mean --${meant}?` : `${line}; text that begins with a dash goes after --`);
-			throw new XferError("EINPUT", `no flag ${dash}${flag} here`, cure);
+			const typed = args.find((word) => word.startsWith(flag.length > 1 ? `--${flag}` : `-${flag}`)) ?? `--${flag}`;
+			throw new XferError("EINPUT", `no flag ${typed.split("=")[0]} here`, rightLine(command, flag, typed, options, line));
 		}
 		const option = options[flag];
 		if (option?.type === "string")
@@ -80,6 +77,28 @@ function parse(command: Command | undefined, args: readonly string[]): { values:
 		if (option) throw new XferError("EINPUT", `--${flag} takes no value`, line);
 		throw new XferError("EINPUT", message.split("\n")[0] ?? message, line);
 	}
+}
+
+/** What to type instead of a flag that does not exist. */
+function rightLine(
+	command: Command | undefined,
+	flag: string,
+	typed: string,
+	options: Readonly<Record<string, Option>>,
+	line: string,
+): string {
+	const speaks = command?.name === "send" || command?.name === "reply";
+	if (speaks && plain.has(flag)) {
+		const example = command.name === "send" ? "xfer send alice" : "xfer reply ID";
+		return `${example} "…", or: … | ${example} -`;
+	}
+	const synonym = synonyms[flag];
+	if (synonym === "follow") return "xfer watch";
+	const meant = synonym && options[synonym] ? synonym : similar(flag, Object.keys(options));
+	if (meant) return `--${meant}${options[meant]?.value ? ` ${options[meant].value}` : ""}`;
+	return speaks
+		? `text that begins with a dash goes after --: xfer ${command.name} ${command.name === "send" ? "alice" : "ID"} -- ${typed}`
+		: line;
 }
 
 main(process.argv.slice(2)).then(

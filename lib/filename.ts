@@ -58,7 +58,7 @@ export function field(file: FileName, key: string): string | undefined {
 
 /** The same name with these fields set, or dropped (undefined), and these flags added and dropped. */
 export function change(file: FileName, fields: Readonly<Record<string, string | undefined>>, add = "", drop = ""): FileName {
-	const kept = file.fields.filter((text) => !(keyOf(text) in fields));
+	const kept = file.fields.filter((text) => !Object.hasOwn(fields, keyOf(text)));
 	const set = Object.entries(fields).flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]));
 	const flags = new Set([...file.flags, ...add].filter((flag) => add.includes(flag) || !drop.includes(flag)));
 	return { id: file.id, fields: [...kept, ...set], flags: [...flags].sort(compare).join("") };

@@ -82,7 +82,7 @@ export class OpenFile {
 			if (count === 0) break;
 			filled += count;
 		}
-		return buffer.subarray(0, filled);
+		return filled === buffer.length ? buffer : buffer.subarray(0, filled);
 	}
 
 	close(): void {
@@ -95,6 +95,7 @@ export function listFiles(dir: string, keep: (name: string) => boolean = () => t
 	const names: string[] = [];
 	for (const entry of readDirectory(dir)) {
 		if (entry.name.startsWith(".") || !keep(entry.name)) continue;
+		if (entry.name.includes("\ufffd") && !isFile(`${dir}/${entry.name}`)) continue; // not UTF-8: there is no way to name it
 		// Some filesystems name no types: then, and only then, each file is asked.
 		if (entry.isFile() || (!known(entry) && isFile(`${dir}/${entry.name}`))) names.push(entry.name);
 	}

@@ -1,6 +1,7 @@
 import { lstatSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { errno } from "./errors.ts";
 import { stateOf } from "./filename.ts";
+import { isFile } from "./files.ts";
 import { removeDeadLocks } from "./lock.ts";
 import type { Node, Tree } from "./tree.ts";
 
@@ -73,11 +74,13 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	let pointers = 0;
 	const { sent } = node;
 	const ids = sent.ids();
-	const found = sent.locate(ids);
-	for (const id of ids) if (!found.get(id)?.message) pointers += remove(`${directory}/sent/${id}`);
+	const found = sent.locate(ids); // of what is a pointer; anything else in there is not ours
+	for (const [id, { message }] of found) if (!message) pointers += remove(`${directory}/sent/${id}`);
 	let temporary = 0;
-	for (const name of names(`${directory}/tmp`))
-		if (ageOf(`${directory}/tmp/${name}`, now) > abandoned) temporary += remove(`${directory}/tmp/${name}`);
+	for (const name of names(`${directory}/tmp`)) {
+		const file = `${directory}/tmp/${name}`;
+		if (isFile(file) && ageOf(file, now) > abandoned) temporary += remove(file);
+	}
 	const locks = removeDeadLocks(tree.context, directory, abandoned, dryRun);
 
 	const { presence, lastSeen } = node.whereabouts();

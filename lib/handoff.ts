@@ -49,7 +49,7 @@ export const headerLimit = 65_536;
 const dateKeys = new Set(["date", "expires"]);
 
 /**
- * Reads a header from the beginning of a file: all of it, or at least `headerLimit` bytes. Whatever the bytes are, it returns.
+ * Reads a header from the beginning of a file: all of it, or more than `headerLimit` bytes. Whatever the bytes are, it returns.
  * No YAML: values are verbatim, or a JSON string, or in `to` a list (protocol 5).
  */
 export function parseHeader(bytes: Buffer): Header {
@@ -60,7 +60,7 @@ export function parseHeader(bytes: Buffer): Header {
 	}
 	for (let at = begin; at < bytes.length && at < headerLimit; ) {
 		const end = fence(bytes, at);
-		if (end !== undefined && end <= headerLimit) return { present: true, body: end, ...parseLines(bytes.subarray(begin, at)) };
+		if (end !== undefined && end <= headerLimit) return { present: true, body: end, ...parseLines(bytes, begin, at) };
 		const next = bytes.indexOf(10, at);
 		if (next < 0) break;
 		at = next + 1;
@@ -76,20 +76,22 @@ function fence(bytes: Buffer, at: number): number | undefined {
 	return bytes[end] === 10 ? end + 1 : undefined;
 }
 
-function parseLines(bytes: Buffer): Pick<Header, "fields" | "warnings"> {
+function parseLines(bytes: Buffer, begin: number, end: number): Pick<Header, "fields" | "warnings"> {
+	const text = bytes.toString("utf8", begin, end);
 	const fields = new Map<string, Value>();
 	const warnings = new Set<Warning>();
-	if (!isUtf8(bytes)) warnings.add("utf8");
-	const lines = bytes.toString("utf8").split("\n");
+	if (text.includes("\ufffd") && !isUtf8(bytes.subarray(begin, end))) warnings.add("utf8");
+	const lines = text.split("\n");
 	lines.pop(); // behind the last newline
 	for (const line of lines) {
 		const colon = line.indexOf(":");
-		const key = line.slice(0, Math.max(colon, 0)).toLowerCase();
+		const name = line.slice(0, Math.max(colon, 0));
 		const rest = line.slice(colon + 1).replace(/\r$/, "");
-		if (!/^[a-z_][a-z0-9_-]*$/.test(key) || !/^([ \t]|$)/.test(rest)) {
+		if (!/^[A-Za-z_][A-Za-z0-9_-]*$/.test(name) || !/^([ \t]|$)/.test(rest)) {
 			warnings.add("line");
 			continue;
 		}
+		const key = name.toLowerCase();
 		const value = parseValue(key, trim(rest));
 		if (value.length === 0) continue;
 		if (fields.has(key)) warnings.add("duplicate");
@@ -146,7 +148,8 @@ export function parseDate(value: Value | undefined): number | undefined {
 	if (!day || !time) return undefined;
 	const ms = Date.parse(`${day}T${time}Z`);
 	// Date.parse rolls 30 February over to March
-	return Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== day ? undefined : ms;
+	const rolled = Number(day.slice(8)) > 28 && !Number.isNaN(ms) && new Date(ms).toISOString().slice(0, 10) !== day;
+	return Number.isNaN(ms) || rolled ? undefined : ms;
 }
 
 function isNumber(value: Value | undefined): value is string {

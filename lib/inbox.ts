@@ -87,26 +87,32 @@ export class Inbox {
 	 */
 	list(options: ListOptions = {}): { items: Listed[]; more: number; counts: Counts } {
 		const { states = (state) => order.includes(state), limit = 0 } = options;
-		const counts: Record<string, number> = Object.create(null);
-		const found: { message: Message; state: State; rank: number }[] = [];
-		for (const dir of ["new", "cur"] as const) {
-			for (const message of this.maildir.list(dir)) {
-				const state = stateOf(dir, message);
-				counts[state] = (counts[state] ?? 0) + 1;
-				const rank = order.indexOf(state);
-				if (states(state)) found.push({ message, state, rank: rank < 0 ? order.length : rank });
-			}
-		}
-		found.sort(
-			(a, b) => a.rank - b.rank || (a.rank < order.length ? compare(a.message.id, b.message.id) : compare(b.message.id, a.message.id)),
-		);
+		const waiting = this.maildir.names("new");
+		const others = this.maildir.list("cur").map((message) => ({ message, state: stateOf("cur", message) }));
+		const counts: Record<string, number> = Object.assign(Object.create(null), { queued: waiting.length });
+		for (const { state } of others) counts[state] = (counts[state] ?? 0) + 1;
+		const wanted = others.filter(({ state }) => states(state));
+		const queued = states("queued") || states("expired") ? waiting : [];
 		const items: Listed[] = [];
-		let at = 0;
-		for (; at < found.length && (limit === 0 || items.length < limit); at++) {
-			const item = this.look(found[at]?.message as Message);
+		let seen = 0;
+		for (const message of this.#inOrder(queued, wanted)) {
+			if (limit !== 0 && items.length >= limit) break;
+			seen++;
+			const item = this.look(message);
 			if (item && states(item.state)) items.push(item);
 		}
-		return { items, more: found.length - at, counts };
+		return { items, more: queued.length + wanted.length - seen, counts };
+	}
+
+	/** What needs a reader first, the oldest first; then what has ended, the newest first. Names of `new/` are parsed only as far as they are asked for. */
+	*#inOrder(waiting: readonly string[], others: readonly { message: Message; state: State }[]): Generator<Message> {
+		const inState = (state: State) => others.filter((other) => other.state === state).map(({ message }) => message);
+		const strays = inState("queued");
+		if (strays.length === 0) for (const name of waiting) yield this.maildir.message("new", name);
+		else yield* [...waiting.map((name) => this.maildir.message("new", name)), ...strays].sort((a, b) => compare(a.id, b.id));
+		for (const state of order.slice(1)) yield* inState(state).sort((a, b) => compare(a.id, b.id));
+		const ended = others.filter(({ state }) => !order.includes(state)).map(({ message }) => message);
+		yield* ended.sort((a, b) => compare(b.id, a.id));
 	}
 
 	/** One Handoff as a look shows it; undefined when it was moved meanwhile. */
@@ -135,9 +141,16 @@ export class Inbox {
 		this.assertMine();
 		if (options.message) return this.#take(options.message, true);
 		this.#returnEnded();
-		for (;;) {
-			const message = this.#next();
-			if (!message) return undefined;
+		// What can't be taken stays in the listing: each name is tried once, and the directory is listed anew at most once.
+		for (let fresh = false; ; ) {
+			if (!fresh && (this.#waiting.length === 0 || this.#context.monotonic() - this.#listed > listingServes)) {
+				this.#waiting = this.maildir.names("new").reverse();
+				this.#listed = this.#context.monotonic();
+				fresh = true;
+			}
+			const message = this.#strays.shift() ?? this.#nextWaiting();
+			if (!message && fresh) return undefined;
+			if (!message) continue;
 			const taken = this.#take(message, false);
 			if (taken) return taken;
 		}
@@ -170,7 +183,7 @@ export class Inbox {
 				"it comes back when that one's lease ends",
 			);
 		}
-		const before = as === "failed" ? this.look(message) : undefined;
+		const before = as === "failed" && stateOf(message.dir, message) !== "failed" ? this.look(message) : undefined;
 		const { maildir } = this;
 		const step = {
 			read: () => maildir.done(message),
@@ -248,14 +261,7 @@ export class Inbox {
 		}
 	}
 
-	/** The oldest queued one that has not been tried since the last listing. */
-	#next(): Message | undefined {
-		const stray = this.#strays.shift();
-		if (stray) return stray;
-		if (this.#waiting.length === 0 || this.#context.monotonic() - this.#listed > listingServes) {
-			this.#waiting = this.maildir.names("new").reverse();
-			this.#listed = this.#context.monotonic();
-		}
+	#nextWaiting(): Message | undefined {
 		const name = this.#waiting.pop();
 		return name === undefined ? undefined : this.maildir.message("new", name);
 	}
@@ -265,8 +271,13 @@ export class Inbox {
 		const now = this.#context.now();
 		if (now < this.#sweep && this.#sweep - now <= sweepEvery) return;
 		const { next } = this.returnLeases();
-		this.#strays = this.maildir.list("cur", isUnread).filter((message) => stateOf("cur", message) === "queued");
+		this.#strays = this.#unread();
 		this.#sweep = Math.min(next, now + sweepEvery);
+	}
+
+	/** What a mail reader moved to `cur/` and left unread there. */
+	#unread(): Message[] {
+		return this.maildir.list("cur").filter((message) => stateOf("cur", message) === "queued");
 	}
 
 	#take(message: Message, named: boolean): Taken | undefined {
@@ -275,7 +286,13 @@ export class Inbox {
 			from = this.maildir.release(from) ?? from;
 		if (stateOf(from.dir, from) !== "queued" || !isFile(this.maildir.file(from))) return undefined;
 		if (!named && this.#isLarge(from)) return undefined; // never loaded unasked: it waits to be named
-		const inHand = this.maildir.take(from);
+		let inHand: Message | undefined;
+		try {
+			inHand = this.maildir.take(from);
+		} catch (error) {
+			if (errno(error) === "ENAMETOOLONG" && !named) return undefined; // no room for a lease in its name (protocol 10)
+			throw error;
+		}
 		if (!inHand) return undefined;
 		let read: { handoff: Handoff; body: Buffer } | undefined;
 		try {
@@ -306,9 +323,10 @@ export class Inbox {
 		const instance = this.#context.instance;
 		const bounce = this.#bounce;
 		let now = message;
-		const step = (rename: (message: Message) => Message | undefined) => {
-			let next = rename(now);
-			if (!next) {
+		let ended = false;
+		const step = (rename: (message: Message) => Message | undefined, end = true) => {
+			let next = ended ? undefined : rename(now);
+			if (!next && !ended) {
 				// Somebody may have added a flag: it is ours as long as our instance stands in the name.
 				const same = maildir.inHand(message.id, instance);
 				next = same && rename(same);
@@ -320,6 +338,7 @@ export class Inbox {
 					"it is, or was, somebody else's: do nothing more about it",
 				);
 			now = next;
+			ended = end;
 		};
 		return {
 			handoff,
@@ -330,7 +349,7 @@ export class Inbox {
 			},
 			done: (replied = false) => step((from) => maildir.done(from, replied)),
 			release: () => step((from) => maildir.release(from)),
-			renew: () => step((from) => maildir.renew(from)),
+			renew: () => step((from) => maildir.renew(from), false),
 			fail: (reason) => {
 				step((from) => maildir.end(from, "failed"));
 				bounce(handoff, reason);
@@ -387,14 +406,9 @@ export class Inbox {
 
 	/** The queued ones with this Handoff's sender and key. */
 	sameKey(handoff: Pick<Handoff, "from" | "key">): Listed[] {
-		return this.maildir.list("new").flatMap((message) => {
+		return [...this.maildir.list("new"), ...this.#unread()].flatMap((message) => {
 			const other = this.look(message);
 			return other?.key === handoff.key && other?.from === handoff.from ? [other] : [];
 		});
 	}
-}
-
-/** Whether a name in `cur/` may be one that a mail reader left unread: no field of ours that says otherwise, no flag S, R or T. */
-function isUnread(name: string): boolean {
-	return !/,[EL]=/.test(name) && !/[:;]2,[^,]*[SRT]/.test(name);
 }

@@ -13,7 +13,7 @@ export function isNodeName(text: string): boolean {
  * @throws {XferError} ENAME
  */
 export function nodeName(text: string): string {
-	const name = text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+	const name = fold(text);
 	if (isNodeName(name)) return name;
 	if (text.includes("@")) {
 		throw new XferError(
@@ -23,14 +23,22 @@ export function nodeName(text: string): string {
 		);
 	}
 	if (reserved.has(name))
-		throw new XferError("ENAME", `"${name}" can't be a Node's name`, name === "all" ? "@all addresses every live Node" : undefined);
+		throw new XferError(
+			"ENAME",
+			`"${name}" can't be a Node's name`,
+			name === "all" ? "@all addresses every live Node" : "it stands for a missing sender: choose another",
+		);
 	throw new XferError("ENAME", `${quote(text)} is not a Node name`, "1 to 63 of a-z 0-9 . _ -, the first a letter or digit");
+}
+
+/** Upper-case ASCII to lower case, and nothing else. */
+function fold(text: string): string {
+	return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
 /** A name made of any text, or undefined when nothing is left of it (protocol 3, derived names). */
 export function slug(text: string): string | undefined {
-	const name = text
-		.toLowerCase()
+	const name = fold(text)
 		.replace(/[^a-z0-9._-]+/g, "-")
 		.replace(/^[^a-z0-9]+/, "")
 		.slice(0, 63)

@@ -72,7 +72,7 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 			throw new XferError("ENODE", "nobody is live", "xfer nodes shows who is away; name them to leave it in their Inbox");
 		return [...recipients].map(([to, error]) => ({ to, error: error as Error }));
 	}
-	if (outgoing.id !== undefined && (recipients.size > 1 || !/^[A-Za-z0-9_][^/\0:;,]{0,179}$/.test(outgoing.id))) {
+	if (outgoing.id !== undefined && (recipients.size > 1 || !isChosenId(outgoing.id))) {
 		throw new XferError("EINPUT", "a chosen id is for one recipient, and a file name without : ; , of at most 180 bytes");
 	}
 	const to = found.map(([name]) => name);
@@ -81,7 +81,14 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 			["from", sender],
 			["to", to.length === 1 ? to[0] : to],
 			["kind", kind],
-			["subject", outgoing.subject?.replace(/\s*[\r\n]+\s*/g, " ").trim()],
+			[
+				"subject",
+				outgoing.subject
+					?.split(/[\r\n]+/)
+					.map((line) => line.trim())
+					.join(" ")
+					.trim(),
+			],
 			["date", timestamp(context)],
 			["re", outgoing.re],
 			["thread", outgoing.thread],
@@ -133,7 +140,7 @@ function deliver(
 	from.sent.point(id, to.name);
 	if (key !== undefined) {
 		// Published first, so that there is no moment with none; and each replaces only what sorts below its own, so that the highest stays.
-		for (const other of to.inbox.sameKey({ from: sender, key }))
+		for (const other of to.inbox.sameKey({ from: sender, key: key.toWellFormed() }))
 			if (compare(other.id, id) < 0) to.inbox.maildir.end(other.message, "replaced");
 	}
 	return { id, durability };
@@ -156,6 +163,11 @@ function live(tree: Tree, sender: string): Node[] {
 		.filter((name) => name !== own)
 		.map((name) => tree.node(name))
 		.filter((node) => node.live());
+}
+
+/** A file name that nobody reads a field, a flag or a hidden file into (protocol 4 and 10). */
+function isChosenId(id: string): boolean {
+	return !/^\.|[/\0:;,]/.test(id) && id.length > 0 && Buffer.byteLength(id) <= 180;
 }
 
 /** What a reply to a Handoff says of it: to whom, and what it is about. `node` is who replies. */

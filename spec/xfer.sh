@@ -827,7 +827,7 @@ function clean(s, how,   o, i, k, t, c, u) {
 		t = substr(s, i, 64)
 		c = substr(t, 1, 1)
 		k = 1
-		if (match(t, /^[ !#-\[\]-~]+/)) { k = RLENGTH; o = o substr(t, 1, k); continue }
+		if (match(t, /^[]!#-[^-~ ]+/)) { k = RLENGTH; o = o substr(t, 1, k); continue }
 		if (ord[c] < 128) u = ord[c]
 		else if (match(t, utf8)) {
 			k = RLENGTH
@@ -871,7 +871,7 @@ function string(s, raw,   o, i, c, u, v) {
 }
 # a list as JSON, or nothing when it is none
 function list(s,   o, t) {
-	while (match(s, /^("([^"\\]|\\.)*"|[^",\[\]])+/)) {
+	while (match(s, /^("([^"\\]|\\.)*"|[^][",])+/)) {
 		t = trim(substr(s, 1, RLENGTH))
 		s = substr(s, RLENGTH + 1)
 		if (t == "" || t == "\"\"" || (t ~ /"/ && !is_json(t)) || s !~ /^(,.|$)/) return ""

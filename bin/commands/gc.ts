@@ -24,13 +24,18 @@ export const gc: Command = {
 	},
 };
 
+/** `1 Handoff`, `2 Handoffs`. */
+export function count(number: number, what: string): string {
+	return `${number} ${what}${number === 1 ? "" : "s"}`;
+}
+
 function words(report: GcReport, dryRun: boolean): string {
 	const { handoffs, pointers, temporary, locks, returned, expired, removed } = report;
 	const done = [
-		handoffs && `${handoffs} ended Handoffs removed`,
-		pointers && `${pointers} pointers to what is gone removed`,
-		temporary && `${temporary} abandoned files removed`,
-		locks && `${locks} dead locks removed`,
+		handoffs && `${count(handoffs, "ended Handoff")} removed`,
+		pointers && `${count(pointers, "pointer")} to what is gone removed`,
+		temporary && `${count(temporary, "abandoned file")} removed`,
+		locks && `${count(locks, "dead lock")} removed`,
 		returned && `${returned} returned whose lease had ended`,
 		expired && `${expired} expired`,
 		removed && "the empty Node removed",

@@ -1,5 +1,6 @@
 import type { Command } from "../command.ts";
 import { print, printJson } from "../output.ts";
+import { count } from "./gc.ts";
 
 export const leave: Command = {
 	name: "leave",
@@ -12,7 +13,7 @@ export const leave: Command = {
 	run(session, [name = ""]) {
 		const { removed, handoffs } = session.tree.leave(name);
 		if (session.json) printJson("xfer.leave/1", { removed, handoffs });
-		else print(`${removed} has left${handoffs > 0 ? `, and ${handoffs} Handoffs that were read or ended with it` : ""}\n`);
+		else print(`${removed} has left${handoffs > 0 ? `, and ${count(handoffs, "Handoff")} that had ended with it` : ""}\n`);
 		return undefined;
 	},
 };

@@ -31,7 +31,7 @@ function best<K extends string>(cases: Record<K, () => void>, rounds: number): R
 
 function command(file: string, args: string[], more: SpawnOptions = {}): () => void {
 	return () => {
-		const { status, stderr } = spawnSync(file, args, { env, stdio: ["ignore", "ignore", "pipe"], ...more });
+		const { status, stderr } = spawnSync(file, args, { env, stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 26, ...more });
 		if (status !== 0) throw new Error(`${file} ${args.join(" ")}: exit ${status}: ${stderr}`);
 	};
 }
