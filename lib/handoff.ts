@@ -47,6 +47,8 @@ export interface Handoff {
 export const headerLimit = 65_536;
 
 const dateKeys = new Set(["date", "expires"]);
+const keyPattern = /^[A-Za-z_][A-Za-z0-9_-]*$/;
+const datePattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
 
 /**
  * Reads a header from the beginning of a file: all of it, or more than `headerLimit` bytes. Whatever the bytes are, it returns.
@@ -85,14 +87,14 @@ function parseLines(bytes: Buffer, begin: number, end: number): Pick<Header, "fi
 	lines.pop(); // behind the last newline
 	for (const line of lines) {
 		const colon = line.indexOf(":");
+		const end = line.endsWith("\r") ? line.length - 1 : line.length;
 		const name = line.slice(0, Math.max(colon, 0));
-		const rest = line.slice(colon + 1).replace(/\r$/, "");
-		if (!/^[A-Za-z_][A-Za-z0-9_-]*$/.test(name) || !/^([ \t]|$)/.test(rest)) {
+		if (!keyPattern.test(name) || (colon + 1 < end && !isBlank(line.charCodeAt(colon + 1)))) {
 			warnings.add("line");
 			continue;
 		}
 		const key = name.toLowerCase();
-		const value = parseValue(key, trim(rest));
+		const value = parseValue(key, trim(line, colon + 1, end));
 		if (value.length === 0) continue;
 		if (fields.has(key)) warnings.add("duplicate");
 		else fields.set(key, value);
@@ -133,22 +135,25 @@ function parseList(text: string): readonly string[] | undefined {
 	return undefined; // empty, or ends with a comma
 }
 
-/** Without the spaces and tabs around it. Not a regular expression: those take quadratic time on long runs of blanks. */
-function trim(text: string): string {
-	let start = 0;
-	let end = text.length;
-	while (start < end && (text[start] === " " || text[start] === "\t")) start++;
-	while (end > start && (text[end - 1] === " " || text[end - 1] === "\t")) end--;
+/** A part of a text without the spaces and tabs around it. Not a regular expression: those take quadratic time on long runs of blanks. */
+function trim(text: string, from = 0, to = text.length): string {
+	let start = from;
+	let end = to;
+	while (start < end && isBlank(text.charCodeAt(start))) start++;
+	while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
 	return text.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+	return code === 32 || code === 9;
 }
 
 /** Unix time in ms of an RFC 3339 date with `Z`; undefined for all else. */
 export function parseDate(value: Value | undefined): number | undefined {
-	const [, day, time] = (typeof value === "string" && /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,9})?)Z$/.exec(value)) || [];
-	if (!day || !time) return undefined;
-	const ms = Date.parse(`${day}T${time}Z`);
+	if (typeof value !== "string" || !datePattern.test(value)) return undefined;
+	const ms = Date.parse(value);
 	// Date.parse rolls 30 February over to March
-	const rolled = Number(day.slice(8)) > 28 && !Number.isNaN(ms) && new Date(ms).toISOString().slice(0, 10) !== day;
+	const rolled = Number(value.slice(8, 10)) > 28 && !Number.isNaN(ms) && new Date(ms).toISOString().slice(0, 10) !== value.slice(0, 10);
 	return Number.isNaN(ms) || rolled ? undefined : ms;
 }
 
@@ -198,7 +203,7 @@ function firstLine(body: Buffer): string {
 const escaped = /[\u007f-\u009f\u2028\u2029\ufeff\u202a-\u202e\u2066-\u2069]/g;
 /** What YAML 1.1 or 1.2 reads as null, a boolean, a number or a date (numbers with `:` are quoted for their colon). */
 const typed =
-	/^(?:null|true|false|yes|no|on|off|y|n|\d[\d_]*(?:\.[\d_]*)?(?:e[+-]?\d+)?|0x[\da-f_]+|0o?[0-7_]+|0b[01_]+|\d{4}-\d\d?-\d\d?)$/i;
+	/^(?:null|true|false|yes|no|on|off|y|n|\d[\d_]*(?:\.[\d_]*)?(?:e[+-]?\d+)?|0x[\da-f_]+|0o?[0-7_]+|0b[01_]+|e[+-]?\d+|\d{4}-\d\d?-\d\d?)$/i;
 
 /** One header value as a writer writes it: bare when every reader of ours and of YAML's reads that same string, else a JSON string. */
 export function formatValue(key: string, value: Value): string {
