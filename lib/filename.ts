@@ -112,8 +112,9 @@ export function shortId(id: string): string {
  * @throws {XferError} EHANDOFF when there is none, EAMBIGUOUS when there are several, EINPUT when the piece is too short
  */
 export function pickId(ids: readonly string[], piece: string, where: string): string {
+	if (ids.includes(piece)) return piece;
 	if (piece.length < 4) throw new XferError("EINPUT", `"${piece}" is too short for a piece of an id`, "4 characters or more");
-	const found = [(id: string) => id === piece, (id: string) => shortId(id) === piece, (id: string) => id.includes(piece)]
+	const found = [(id: string) => shortId(id) === piece, (id: string) => id.includes(piece)]
 		.map((same) => [...new Set(ids.filter(same))])
 		.find((some) => some.length > 0);
 	if (!found)

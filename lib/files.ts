@@ -90,6 +90,21 @@ export class OpenFile {
 	}
 }
 
+/** The beginning of a small regular file as text; undefined when it can't be read, for whatever reason. */
+export function readBeginning(path: string, bytes: number): string | undefined {
+	let file: OpenFile;
+	try {
+		file = new OpenFile(path);
+	} catch {
+		return undefined;
+	}
+	try {
+		return file.read(0, bytes).toString("utf8");
+	} finally {
+		file.close();
+	}
+}
+
 /** The names of the regular files in a directory without those that begin with a dot, in bytewise order; `keep` is asked before a file's type. */
 export function listFiles(dir: string, keep: (name: string) => boolean = () => true): string[] {
 	const names: string[] = [];

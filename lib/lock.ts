@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
+import { readBeginning } from "./files.ts";
 
 /** Who holds a Node's live lock, as its file says. */
 export interface Holder {
@@ -201,12 +202,10 @@ function isZombie(pid: number): boolean {
 }
 
 function readHolder(file: string, instance: string): (Holder & { pidNamespace: string }) | undefined {
-	try {
-		const [host = "", pidNamespace = "", pid = ""] = readFileSync(file, "utf8").trim().split(" ");
-		return { instance, host, pidNamespace, pid: /^[1-9]\d*$/.test(pid) ? Number(pid) : 0 };
-	} catch {
-		return undefined;
-	}
+	const text = readBeginning(file, 1000);
+	if (text === undefined) return undefined;
+	const [host = "", pidNamespace = "", pid = ""] = text.trim().split(" ");
+	return { instance, host, pidNamespace, pid: /^[1-9]\d*$/.test(pid) ? Number(pid) : 0 };
 }
 
 /** Sets the file's mtime by the filesystem's clock, not by ours, and makes none: a write of one byte does both. */

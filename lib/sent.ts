@@ -1,6 +1,7 @@
-import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { errno, XferError } from "./errors.ts";
 import { compare, idOf, pickId, type State, shortId, stateOf } from "./filename.ts";
+import { readBeginning } from "./files.ts";
 import type { Listed } from "./inbox.ts";
 import type { Message } from "./maildir.ts";
 import { isNodeName } from "./names.ts";
@@ -69,12 +70,8 @@ export class Sent {
 	/** The name of the Node that a Handoff went to; undefined when the pointer is not one. */
 	recipient(id: string): string | undefined {
 		const path = `${this.#directory}/${id}`;
-		let target: string;
-		try {
-			target = lstatSync(path).isSymbolicLink() ? readlinkSync(path) : readFileSync(path, "utf8").slice(0, 100).trim();
-		} catch {
-			return undefined; // removed meanwhile
-		}
+		const link = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
+		const target = link ? readlinkSync(path) : (readBeginning(path, 100)?.trim() ?? "");
 		const name = /^\.\.\/\.\.\/([^/]+)$/.exec(target)?.[1];
 		return name !== undefined && isNodeName(name) ? name : undefined;
 	}

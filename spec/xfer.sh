@@ -236,6 +236,7 @@ xfer_do_live() {
 	xfer_lock "$1"
 	shift
 	xfer_make "$_dir"
+	# shellcheck disable=SC2016 # its parent is this shell
 	xfer_acquire "$(exec sh -c 'echo $PPID')" # $$ may be a shell that sourced this, and lives on
 	xfer_head "$_dir/node.md"
 	if xfer_gone "$_h_host" "$_ns" "$_h_pid"; then (cd "$_dir" && xfer_return "$_h_instance"); fi
@@ -266,7 +267,12 @@ xfer_do_live() {
 	else
 		{ "$@" <&9 9<&- & } 9<&0 # in the background standard input would be /dev/null
 		_child=$!
-		while _again='' && wait $_child || _status=$? && [ -n "$_again" ]; do :; done
+		while :; do
+			_again=''
+			wait $_child
+			_status=$?
+			[ -n "$_again" ] || break
+		done
 	fi
 	trap '' HUP TERM INT
 	kill $_refresher 2>/dev/null
@@ -455,7 +461,8 @@ xfer_step() {
 	[ -z "$_more" ] || _fields=,$(printf %s "${_fields#,}$_more" | tr , '\n' | sort -s -t= -k1,1 | tr '\n' ,) && _fields=${_fields%,}
 	_set=''
 	for _flag in F R S T; do
-		case $_add:$_drop:$_flags in *$_flag*:*:* | *:*:*$_flag*) case $_add::$_drop in [!$_flag]*:*$_flag* | :*$_flag*) ;; *) _set=$_set$_flag ;; esac ;; esac
+		case $_add in *$_flag*) _set=$_set$_flag && continue ;; esac
+		case $_drop in *$_flag*) ;; *) case $_flags in *$_flag*) _set=$_set$_flag ;; esac ;; esac
 	done
 	case $_flags in *[!FRST]*) _set=$(printf %s "$_set$(printf %s "$_flags" | tr -d FRST)" | fold -b -w 1 | sort -u | tr -d '\n') ;; esac
 	case $_path$_set in new) _path=new/$_id$_fields ;; *) _path=$_path/$_id$_fields:2,$_set ;; esac
@@ -464,3 +471,451 @@ xfer_step() {
 	[ ! -f "$1" ] || _stuck=$1
 	return 1
 }
+
+# The file in the directories $2 whose id a person means by the piece $1: _path, and the id in _picked. 1: none.
+xfer_pick() {
+	_piece=${1%%[:\;,]*} _path='' _picked='' _best=0 _others=''
+	[ ${#_piece} -ge 4 ] || xfer_die 2 "'$1' is too short for a piece of an id (4 characters or more)"
+	for _in in $2; do
+		for _file in "$_in"/*"$_piece"*; do
+			case $_in in sent) [ -L "$_file" ] || [ -f "$_file" ] ;; *) xfer_regular "$_file" ;; esac || continue
+			_id=${_file##*/} && _id=${_id%%[:\;,]*}
+			case $_id in "$_piece") _rank=3 ;; *.M??????R"$_piece".*) _rank=2 ;; *"$_piece"*) _rank=1 ;; *) _rank=0 ;; esac
+			if [ $_rank -gt $_best ]; then
+				_best=$_rank _path=$_file _picked=$_id _others=''
+			elif [ $_rank = $_best ] && [ "$_id" != "$_picked" ]; then _others="$_others $_id"; fi
+		done
+	done
+	[ -z "$_path" ] || [ -z "$_others" ] || xfer_die 2 "'$1' fits $_picked$_others (say which)"
+	[ -n "$_path" ]
+}
+
+# The Handoff that a person means by an id, or a worker by the path that `read --take` printed: _path, split.
+xfer_find() {
+	_wanted=''
+	case $1 in */*) xfer_split "cur/${1##*/}" && _wanted=$_by ;; esac
+	if ! xfer_pick "${1##*/}" 'new cur'; then
+		[ -z "$_wanted" ] || xfer_die 5 "'$1' is not in hand any more"
+		xfer_die 3 "no Handoff '$1' in the Inbox of $_me (xfer.sh inbox --all lists them)"
+	fi
+	xfer_split "$_path"
+}
+
+# Refuses what is in another hand than the path said that xfer_find got; or than this instance's, if it was given one.
+xfer_in_hand() {
+	_hand=${_wanted:-$_inst}
+	[ "$_by" = "$_hand" ] || [ -z "$_wanted" ] && { [ -z "$_hand" ] || [ "$_end" -le "$_now" ]; } || xfer_die 5 "$_id is not in hand any more: its lease has passed"
+}
+
+# Refuses to mark where another instance is live.
+xfer_mine() {
+	xfer_make "$_home"
+	! xfer_alive || [ "$_holder" = "$_inst" ] || xfer_die 5 "$_me is live (process $_seen_pid on $_seen_host) and reads its own mail (look with inbox or read --peek)"
+}
+
+# Returns what is in hand and whose lease has passed, or all that the instance $1 has.
+xfer_return() {
+	for _file in cur/*,L=*; do
+		xfer_split "$_file"
+		[ "$_state" = taken ] || continue
+		[ "$_end" -gt "$_now" ] && [ "$_by" != "${1:-}" ] || xfer_step "$_file" new || :
+	done
+}
+
+# Tries $1 with each queued Handoff, the oldest first, until it works for one.
+xfer_oldest() {
+	for _file in new/*; do ! xfer_regular "$_file" || ! "$1" "$_file" || return 0; done
+	for _file in cur/*; do # what a mail reader moved there unread
+		case $_file in *,[EL]=* | *[:\;]2,*[RST]*) ;; *) ! xfer_regular "$_file" || ! "$1" "$_file" || return 0 ;; esac
+	done
+	return 1
+}
+
+# Takes $1 and leaves it in hand; 1: it is not to be had, has ended by its own words, or is so large that it waits to be named.
+xfer_take() {
+	_size=$(wc -c 2>/dev/null <"$1")
+	if [ -z "$_first" ] && [ "${_size:-0}" -gt "$_max" ]; then
+		xfer_head "$1"
+		[ $((_size - _h_offset)) -le "$_max" ] || { _large=$1 && return 1; }
+	fi
+	xfer_step "$1" take || return 1
+	_taken=$_path _taken_id=$_id _why=''
+	xfer_head "$_taken"
+	if [ -n "$_h_key" ]; then
+		xfer_same_key "$_h_from" "$_h_key"
+		# shellcheck disable=SC3012 # dash and busybox have it, and so has POSIX since 2024
+		[ ! "$_top" \> "$_taken_id" ] || _why=replaced
+	fi
+	[ -z "$_h_expires" ] || [ "$_h_expires" -gt "$_now" ] || _why=expired
+	[ -r "$_taken" ] || _why=unreadable
+	[ -z "$_why" ] || { xfer_step "$_taken" $_why; return 1; }
+	_path=$_taken
+	xfer_split "$_path"
+}
+
+# As xfer_take, for who only looks.
+xfer_peek() {
+	xfer_head "$1"
+	_path=$1
+	[ -z "$_h_expires" ] || [ "$_h_expires" -gt "$_now" ]
+}
+
+# Says why there was nothing to read.
+xfer_nothing() {
+	[ -z "$_stuck" ] || xfer_die 1 "can't move $_home/$_stuck (a sandbox may forbid it)"
+	[ -z "$_large" ] || xfer_die 3 "nothing to read for $_me but $_large, of more than $_max bytes (name it to read it)"
+	xfer_die 3 "nothing to read for $_me in $_root"
+}
+
+# The highest id in new/ from $1 with the key $2, in _top. Replaces those that sort below the id $3.
+xfer_same_key() {
+	_top='' _from_key=$1:$2
+	for _other in new/*; do
+		xfer_head "$_other"
+		[ "$_h_from:$_h_key" = "$_from_key" ] || continue
+		_top=${_other##*/} && _top=${_top%%[:\;,]*}
+		# shellcheck disable=SC3012 # as above
+		if [ "$_top" \< "${3:-}" ]; then xfer_step "$_other" replaced; fi
+	done
+}
+
+# What the header of $1 says, fit for showing, in _h_from and so on. Of what is gone or no regular file: nothing.
+xfer_head() {
+	for _name_of in from kind expires key thread hops offset instance status host pid; do IFS='' read -r "_h_$_name_of"; done <<-END
+		$(! xfer_regular "$1" || head -c 70000 "$1" 2>/dev/null | awk -v mode=fields "$xfer_awk")
+	END
+}
+
+# The text for the Nodes $1: words in _body, or standard input in the file _spool. Checks the options that go with it.
+xfer_text() {
+	# shellcheck disable=SC2086 # words are wanted
+	set -- $1
+	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
+	_expires=$_o_expires _body='' _spool=''
+	case ${_expires%[smhd]} in "$_expires" | *[!0-9]* | ?????????*) [ -z "$_expires" ] || xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
+	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_awk")
+	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
+		_body=$_words _size=${#_words}
+	else
+		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
+		[ -z "$_words" ] || [ -z "$_o_subject" ] || xfer_die 2 "two subjects (with - the words are the subject)"
+		_o_subject=$_o_subject$_words
+		xfer_id
+		xfer_make "$_root/nodes/$1"
+		_spool=$_root/nodes/$1/tmp/$_new.in
+		head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
+		_size=$(($(wc -c <"$_spool")))
+	fi
+	[ $_size -eq 0 ] || [ $_size -gt "$_max" ] || return 0
+	[ -z "$_spool" ] || rm -f "$_spool"
+	[ $_size -gt 0 ] || xfer_die 2 "nothing to send: the text is empty"
+	xfer_die 2 "the text is $_size bytes${_spool:+ or more}, the limit is $_max (XFER_MAX_BYTES)"
+}
+
+# Delivers the text to the Nodes $1, as kind $2, with re $3, thread $4, hops $5. 1: to none of them; 6: not to all.
+xfer_hand_off() {
+	_kind=$2 _re=$3 _thread=$4 _hops=${5:-} _to='' _sent=0
+	# shellcheck disable=SC2086 # words are wanted
+	set -- $1
+	xfer_make "$_home"
+	for _name; do _to=$_to${_to:+, }$_name; done
+	[ $# = 1 ] || _to="[$_to]"
+	for _name; do
+		cd "$_root/nodes/$_name" && xfer_make "$_root/nodes/$_name" || continue
+		xfer_presence
+		xfer_id
+		[ -z "$_o_key" ] || xfer_same_key "$_me" "$_o_key"
+		case $_o_key:$_top in # the random digits may sort below those of this second: the next one sorts above
+		?*:"$_now".*) sleep 1 && xfer_clock $((14 * $#)) && xfer_id ;;
+		esac
+		[ $# = 1 ] || _thread=${_thread:-$_new} # what the copies have in common
+		_header=---$_nl
+		xfer_field from "$_me"
+		_header="${_header}to: $_to$_nl"
+		xfer_field kind "$_kind"
+		xfer_field subject "$_o_subject"
+		_header="${_header}date: $_date$_nl"
+		xfer_field re "$_re"
+		xfer_field thread "$_thread"
+		xfer_field priority "$_o_priority"
+		xfer_field expires "$_expires"
+		xfer_field key "$_o_key"
+		xfer_field hops "$_hops"
+		xfer_field instance "$_inst"
+		_header=$_header---$_nl
+		if [ ${#_header} -le 65536 ] && xfer_deliver; then
+			_sent=$((_sent + 1))
+			printf 'queued for %s (%s)\t%s\n' "$_name" "$_presence" "$_new"
+			[ -z "$_o_key" ] || xfer_same_key "$_me" "$_o_key" "$_new"
+		else
+			printf 'xfer: not delivered to %s (is there space, is %s writable, is the header below 65536 bytes?)\n' "$_name" "$PWD" >&2
+		fi
+	done
+	[ -z "$_spool" ] || rm -f "$_spool"
+	[ $_sent = $# ] || return $((_sent ? 6 : 1))
+}
+
+# The one place that delivers [6]: into the Node it is in. Killed at any point it leaves a file in tmp/, or the Handoff. 1: no Handoff.
+xfer_deliver() {
+	set -C # never write to what is there
+	{ printf %s "$_header$_body" && { [ -z "$_spool" ] || cat "$_spool"; }; } >"tmp/$_new"
+	_status=$?
+	set +C
+	if [ $_status != 0 ] || ! xfer_sync "tmp/$_new" || ! mv -f "tmp/$_new" "new/$_new"; then rm -f "tmp/$_new" && return 1; fi
+	xfer_sync new || : # it is delivered, and must not be sent again for this
+	ln -s "../../$_name" "$_home/sent/$_new" 2>/dev/null || printf '%s\n' "../../$_name" 2>/dev/null >"$_home/sent/$_new" || :
+}
+
+# Adds a line to _header: verbatim where a shell may write so, else as a JSON string [5].
+xfer_field() {
+	_value=$2
+	case $_value in
+	'') return ;;
+	*[!\ -~]* | [\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_awk") ;;
+	esac
+	_header="$_header$1: $_value$_nl"
+}
+
+# Who is there, in the words of a receipt, in _presence.
+xfer_presence() {
+	_presence=away
+	if xfer_alive; then
+		xfer_head node.md
+		_presence="live${_h_status:+, $_h_status}"
+	elif xfer_regular node.md && _age=$(date -r node.md +%s 2>/dev/null); then
+		_age=$((_now > _age ? _now - _age : 0))
+		if [ $_age -lt 60 ]; then _age="$_age s"; elif [ $_age -lt 3600 ]; then _age="$((_age / 60)) min"; elif [ $_age -lt 172800 ]; then _age="$((_age / 3600)) h"; else _age="$((_age / 86400)) d"; fi
+		_presence="away, last seen $_age ago"
+	fi
+}
+
+# ---- The live lock [7] ----
+
+# Whether somebody is live on the Node it is in, at one look: the instance in _holder.
+xfer_alive() {
+	for _file in live.lock/*; do
+		xfer_regular "$_file" && ! xfer_dead "$_file" || continue
+		_probe=tmp/.now-$$ # the filesystem's clock
+		true 2>/dev/null >"$_probe"
+		xfer_age "$_file" "$_probe" || _age=$_stale$_refresh
+		rm -f "$_probe"
+		[ $_age -ge $((_stale + _refresh)) ] || { _holder=${_file##*/} && return; }
+	done
+	return 1
+}
+
+# Whether the process that made the lock file $1 is known to be dead. What the file says in _seen_host and _seen_pid.
+xfer_dead() {
+	_seen_host='' _seen_ns='' _seen_pid=''
+	read -r _seen_host _seen_ns _seen_pid 2>/dev/null <"$1" || :
+	xfer_gone "$_seen_host" "$_seen_ns" "$_seen_pid"
+}
+
+# Whether the process $3 of host $1 and pid namespace $2 is known to be gone. A zombie is: its parent may never ask for it.
+xfer_gone() {
+	[ -n "${_ns:-}" ] || { xfer_host && _ns=$(readlink /proc/self/ns/pid) || _ns=-; }
+	[ "$1 $2" = "$_host $_ns" ] && [ "$_ns" != - ] || return 1
+	case $3 in '' | 0* | *[!0-9]*) return 1 ;; esac
+	_stat=''
+	read -r _stat 2>/dev/null <"/proc/$3/stat" || :
+	case $_stat in *') '[ZX]' '*) return ;; '') ! kill -0 "$3" 2>/dev/null ;; *) return 1 ;; esac
+}
+
+# How many seconds before $2 the file $1 was refreshed, in _age, and when, in _refreshed. 1: it is gone.
+xfer_age() {
+	_refreshed=$(date -r "$1" +%s 2>/dev/null) && _age=$(date -r "$2" +%s 2>/dev/null || date +%s) && _age=$((_age - _refreshed))
+}
+
+# Where the lock of the Node $1 is, in _lock, and this instance's file, in _own.
+xfer_lock() {
+	xfer_node "$1" || [ ! -L "$_dir" ] || xfer_die 3 "$_dir leads to no Node"
+	_lock=$_dir/live.lock _own=$_dir/live.lock/$_inst
+}
+
+# Acquires the lock for the process $1, or says who holds it and ends with 5.
+xfer_acquire() {
+	_pid=$1 _seen=' ' _tries=0
+	xfer_gone - - - || : # for _host and _ns
+	while :; do
+		mkdir "$_lock" 2>/dev/null
+		if ! (set -C && printf '%s %s %s\n' "$_host" "$_ns" "$_pid" >"$_own") 2>/dev/null; then
+			[ ! -e "$_own" ] || xfer_die 5 "$_name is live, held by this instance ($_inst)"
+			_tries=$((_tries + 1))
+			[ $_tries -lt 20 ] || xfer_die 1 "can't write $_lock (is it a directory, is there space?)"
+			continue # a holder that left took the directory with it
+		fi
+		_list=again _busy='' _watch=''
+		while [ -n "$_list" ]; do
+			_list=''
+			for _file in "$_lock"/*; do
+				[ "$_file" != "$_own" ] && xfer_regular "$_file" || continue
+				if xfer_dead "$_file"; then rm -f "$_file" && _list=again && continue; fi
+				xfer_age "$_file" "$_own" || continue
+				case $_age:$_seen in
+				*:*" ${_file##*/}:$_refreshed "*) rm -f "$_file" && _list=again ;;
+				*) if [ $_age -lt "$_stale" ]; then _busy="process $_seen_pid on $_seen_host" _busy_age=$_age; else _watch="$_watch${_file##*/}:$_refreshed "; fi ;;
+				esac
+			done
+		done
+		[ -n "$_busy$_watch" ] || [ ! -e "$_own" ] || return 0
+		xfer_release
+		if [ -n "$_busy" ]; then # by one that has been there for a while, or that tries just as we do
+			_tries=$((_tries + 1))
+			[ $_busy_age -lt 2 ] && [ $_tries -lt 12 ] || xfer_die 5 "$_name is live, held by $_busy (choose another name, or end that one)"
+			xfer_clock 1
+			sleep "0.$((_pool % 4))$((_pool % 10))" 2>/dev/null || sleep 1
+		else
+			sleep "$_stale"
+			_seen=$_seen$_watch # with this time once; with the same time again it is stale
+		fi
+	done
+}
+
+# Refreshes the lock, never making it anew; 1: it is lost.
+xfer_refresh() {
+	touch -c "$_own" 2>/dev/null
+	[ -e "$_own" ]
+}
+
+# Lets the name go. Another's lock stays.
+xfer_release() {
+	rm -f "$_own"
+	rmdir "$_lock" 2>/dev/null || :
+}
+
+# ---- Headers [5] ----
+
+# Reads the first 70,000 bytes of a Handoff. Modes: fields (a line each, for xfer_head), line (for inbox), json (for doctor); and without
+# input: quote (a header value), expires (a date). Regular expressions are written so that every awk reads them alike, in bytes.
+xfer_awk='
+function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
+function is_json(s) { return s ~ /^"([^"\\\001-\037]|\\["\\\/bfnrt]|\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f])*"$/ }
+# s as UTF-8: what is none becomes U+FFFD (and sets bad). How "json" or "shown": control characters are escaped (and set escaped)
+function clean(s, how,   all, o, i, k, t, c, u) {
+	for (i = 1; i <= length(s); i += k) {
+		if (length(o) > 2000) { all = all o; o = "" } # appending to a long string copies all of it
+		t = substr(s, i, 64)
+		k = 1
+		if (match(t, /^[]!#-[^-~ ]+/)) { k = RLENGTH; o = o substr(t, 1, k); continue }
+		c = substr(t, 1, 1)
+		u = how != "" && c == "\377" ? 0 : ord[c] # how string() writes NUL
+		if (u > 127) {
+			u = 160
+			if (match(t, utf8)) { k = RLENGTH; c = substr(t, 1, k); if (c ~ /^\302[\200-\237]$/) u = ord[substr(c, 2)] }
+			else { k = match(t, part) ? RLENGTH : 1; c = "\357\277\275"; bad = 1 }
+		}
+		if (how == "json" && (c == "\"" || c == "\\")) c = "\\" c
+		else if (how != "" && (u < 32 || (u > 126 && u < 160))) { c = sprintf(how == "json" ? "\\u%04x" : "\\x%02x", u); escaped = 1 }
+		o = o c
+	}
+	return all o
+}
+function quote(s) { return "\"" clean(s, "json") "\"" }
+function hex(s,   i, n) { for (i = 1; i < 5; i++) n = n * 16 + index("0123456789abcdef", tolower(substr(s, i, 1))) - 1; return n }
+function encode(u) {
+	if (u < 128) return u ? chr[u] : "\377" # no UTF-8 has this byte
+	if (u < 2048) return chr[192 + int(u / 64)] chr[128 + u % 64]
+	if (u < 65536) return chr[224 + int(u / 4096)] chr[128 + int(u / 64) % 64] chr[128 + u % 64]
+	return chr[240 + int(u / 262144)] chr[128 + int(u / 4096) % 64] chr[128 + int(u / 64) % 64] chr[128 + u % 64]
+}
+# what a JSON string says
+function string(s,   all, o, i, n, c, u) {
+	s = substr(s, 2, length(s) - 2)
+	while (match(s, /^([^\\]+|\\[^u]|\\u....)/)) {
+		if (length(o) > 2000) { all = all o; o = "" }
+		c = substr(s, 1, RLENGTH)
+		if (c ~ /^\\u/) {
+			u = hex(substr(c, 3))
+			if (u >= 55296 && u < 56320 && substr(s, 7, 6) ~ /^\\u[dD][c-fC-F]/) { u = (u - 55296) * 1024 + hex(substr(s, 9, 4)) + 9216; s = substr(s, 7) }
+			c = encode(u >= 55296 && u < 57344 ? 65533 : u)
+		} else if (c ~ /^\\/) { c = substr(c, 2); if (i = index("bfnrt", c)) c = substr("\b\f\n\r\t", i, 1) }
+		o = o c
+		s = substr(s, RLENGTH + 1)
+	}
+	return all o
+}
+# the inside of a list as JSON, or nothing when it is none
+function list(s,   o, t) {
+	while (match(s, /^("([^"\\]|\\.)*"|[^][",])+/)) {
+		t = trim(substr(s, 1, RLENGTH))
+		s = substr(s, RLENGTH + 1)
+		if (t == "" || t == "\"\"" || (t ~ /"/ && !is_json(t)) || s !~ /^(,.|$)/) return ""
+		o = o (o == "" ? "" : ",") quote(t ~ /^"/ ? string(t) : t)
+		if (s == "") return o
+		s = substr(s, 2)
+	}
+}
+function days(y, m, d) { if (m < 3) { y--; m += 12 }; return y * 365 + int(y / 4) - int(y / 100) + int(y / 400) + int((m * 153 - 457) / 5) + d - 719469 }
+function day(n,   y, m) {
+	for (y = 1971 + int(n / 365); days(y, 1, 1) > n; y--) continue
+	for (m = 12; days(y, m, 1) > n; m--) continue
+	return sprintf("%04d-%02d-%02d", y, m, n - days(y, m, 1) + 1)
+}
+function date(t) { return sprintf("%sT%02d:%02d:%02d.000Z", day(int(t / 86400)), t / 3600 % 24, t / 60 % 60, t % 60) }
+# unix seconds of an RFC 3339 date in UTC; nothing when it is none, as 30 February
+function epoch(s,   n) {
+	if (s !~ /^[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$/ || length(s) > 30 || substr(s, 12, 2) > 23) return ""
+	n = days(substr(s, 1, 4) + 0, substr(s, 6, 2) + 0, substr(s, 9, 2) + 0)
+	return day(n) == substr(s, 1, 10) ? n * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2) : ""
+}
+function warn(code) { if (!index(warnings, code)) warnings = warnings (warnings == "" ? "" : ",") quote(code) }
+function fence(s) { return s == "---" || (s == "---\r" && at <= size) }
+function header(s,   key, json) {
+	sub(/\r$/, "", s)
+	if (!match(s, /^[A-Za-z_][A-Za-z0-9_-]*:/) || substr(s, RLENGTH + 1) !~ /^([ \t]|$)/) { warn("line"); return }
+	key = tolower(substr(s, 1, RLENGTH - 1))
+	s = trim(substr(s, RLENGTH + 1))
+	if (key == "to" && s ~ /^\[.*\]$/ && (json = list(substr(s, 2, length(s) - 2))) != "") json = "[" json "]"
+	else { if (s ~ /^"/ && is_json(s)) s = string(s); json = quote(s) }
+	if (s == "") return
+	if (key in value) { warn("duplicate"); return }
+	value[key] = clean(s, "shown")
+	fields = fields (fields == "" ? "" : ",") quote(key) ":" json
+}
+BEGIN {
+	for (i = 1; i < 256; i++) { chr[i] = sprintf("%c", i); ord[chr[i]] = i }
+	utf8 = "^([\302-\337][\200-\277]|\340[\240-\277][\200-\277]|[\341-\354\356\357][\200-\277][\200-\277]|\355[\200-\237][\200-\277]|\360[\220-\277][\200-\277][\200-\277]|[\361-\363][\200-\277][\200-\277][\200-\277]|\364[\200-\217][\200-\277][\200-\277])"
+	part = "^(\340[\240-\277]|[\341-\354\356\357][\200-\277]|\355[\200-\237]|\360[\220-\277][\200-\277]?|[\361-\363][\200-\277][\200-\277]?|\364[\200-\217][\200-\277]?)"
+	if (size == "") size = 1e15
+	if (mode == "expires") print date(now + duration * (duration ~ /s$/ ? 1 : duration ~ /m$/ ? 60 : duration ~ /h$/ ? 3600 : 86400))
+	if (mode == "quote") { s = ENVIRON["VALUE"]; t = quote(s); print (escaped || s ~ /^["[ ]/ || s ~ / $/) ? t : clean(s) }
+	if (mode == "expires" || mode == "quote") exit
+}
+{ at += length($0) + 1 }
+NR == 1 { open = fence($0); if (!open && /^\357\273\277/ && fence(substr($0, 4))) warn("bom"); if (open) next }
+open && fence($0) && at - (at > size) <= 65536 { open = 0; offset = at - (at > size); next }
+open { lines[++n] = $0; next }
+top == "" && at - length($0) - offset < 4096 { top = $0; gsub(/^[ \t\r\f\v]+|[ \t\r\f\v]+$/, "", top); if (length(top) > 200) { top = substr(top, 1, 200); sub(/[\300-\377][\200-\277]*$/, "", top) } }
+END {
+	if (mode == "expires" || mode == "quote") exit
+	if (open) { warn("unclosed"); top = "---" }
+	if (offset) {
+		for (i = 1; i <= n; i++) lines[i] = clean(lines[i])
+		if (bad) warn("utf8")
+		for (i = 1; i <= n; i++) header(lines[i])
+		expires = epoch(value["expires"])
+		if ((value["date"] != "" && epoch(value["date"]) == "") || (value["expires"] != "" && expires == "")) warn("date")
+		if (value["hops"] !~ /^[0-9]*$/ || length(value["hops"]) > 9) { warn("number"); value["hops"] = 0 }
+	}
+	if (mode == "json") {
+		printf "{\"schema\":\"xfer.doctor/1\",\"findings\":[],\"files\":[{\"file\":%s,\"header\":%s,\"fields\":{%s},", quote(ENVIRON["FILE"]), offset ? "true" : "false", fields
+		printf "\"body\":{\"offset\":%d,\"bytes\":%d},\"warnings\":[%s]}]}\n", offset, size - offset, warnings
+		exit (warnings != "")
+	}
+	from = "from" in value ? value["from"] : "unknown"
+	kind = "kind" in value ? value["kind"] : "task"
+	if (mode == "fields") {
+		print from "\n" kind "\n" expires "\n" value["key"] "\n" value["thread"] "\n" value["hops"] + 0 "\n" offset + 0
+		print value["instance"] "\n" value["status"] "\n" value["host"] "\n" value["pid"]
+		exit
+	}
+	id = ENVIRON["ID"]; state = ENVIRON["STATE"]; sent = value["date"]
+	if (state == "queued" && expires != "" && expires <= now) state = "expired"
+	rank = state == "queued" ? 0 : state == "taken" ? 1 : state == "failed" || state == "unreadable" ? 2 : 3
+	if (rank == 3 && !all) exit
+	if (epoch(sent) == "") sent = date(id ~ /^[0-9]+\./ ? id + 0 : time)
+	else sent = substr(sent, 1, 19) "." substr((substr(sent, 20, 1) == "." ? substr(sent, 21, length(sent) - 21) : "") "000", 1, 3) "Z"
+	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, clean(id, "shown"), sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
+}'
+
+case ${0##*/} in xfer.sh | xfer) xfer_main "$@" ;; esac

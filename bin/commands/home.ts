@@ -1,4 +1,4 @@
-import { formatAge } from "../duration.ts";
+import { formatDuration } from "../duration.ts";
 import { note, paint, print, printJson } from "../output.ts";
 import type { Session } from "../session.ts";
 import { waiting } from "./join.ts";
@@ -23,7 +23,7 @@ export async function home({ tree, me, json }: Session): Promise<undefined> {
 		print(`you are ${me}, not a Node yet\n`);
 		next = `xfer join ${me}`;
 	} else if (mail.count > 0) {
-		print(`${paint("yellow", `✉ ${mail.count}`)} for ${me}, the oldest ${formatAge(mail.oldest, now)}\n`);
+		print(`${paint("yellow", `✉ ${mail.count}`)} for ${me}, the oldest ${formatDuration(now - mail.oldest)} old\n`);
 		next = "xfer read";
 	} else print(`nothing waits for ${me}\n`);
 	note(`next: ${paint("bold", next)}   (xfer --help)`);

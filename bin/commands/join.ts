@@ -1,6 +1,6 @@
 import { collect, type Node } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
-import { formatAge } from "../duration.ts";
+import { formatDuration } from "../duration.ts";
 import { print, printJson } from "../output.ts";
 
 export const join: Command = {
@@ -23,7 +23,7 @@ export const join: Command = {
 			printJson("xfer.join/1", { name: node.name, path: node.directory, made, unread: count });
 			return;
 		}
-		const mail = count > 0 ? `: ${count} waiting, the oldest ${formatAge(oldest, tree.context.now())}` : "";
+		const mail = count > 0 ? `: ${count} waiting, the oldest ${formatDuration(tree.context.now() - oldest)} old` : "";
 		print(`${node.name} ${made ? "is here" : "was here already"}${mail} (${node.directory})\n`);
 	},
 };
