@@ -10,14 +10,11 @@ export function isNodeName(text: string): boolean {
 
 /**
  * The Node name that a person means: folded to lower case, else refused (protocol 3).
- * @throws {XferError} ENAME; ENODE for `bob@box`, which asks for another machine's Node
+ * @throws {XferError} ENAME
  */
 export function nodeName(text: string): string {
 	const name = fold(text);
 	if (isNodeName(name)) return name;
-	if (text.includes("@")) {
-		throw new XferError("ENODE", `no Node ${quote(text)}`, "a tree is one machine's, there is no NAME@HOST; try ssh HOST xfer send NAME -");
-	}
 	if (reserved.has(name))
 		throw new XferError(
 			"ENAME",

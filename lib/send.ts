@@ -148,6 +148,7 @@ function deliver(
 
 function find(tree: Tree, name: string, recipients: Map<string, Node | Error>): void {
 	try {
+		if (/.@/.test(name)) throw new XferError("ENODE", `no Node "${name}"`, "a tree is one machine's: try ssh HOST xfer send NAME -");
 		const node = tree.node(name);
 		recipients.set(node.name, node);
 	} catch (error) {

@@ -70,8 +70,12 @@ export class Sent {
 	/** The name of the Node that a Handoff went to; undefined when the pointer is not one. */
 	recipient(id: string): string | undefined {
 		const path = `${this.#directory}/${id}`;
-		const link = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
-		const target = link ? readlinkSync(path) : (readBeginning(path, 100)?.trim() ?? "");
+		let target: string;
+		try {
+			target = lstatSync(path).isSymbolicLink() ? readlinkSync(path) : (readBeginning(path, 100)?.trim() ?? "");
+		} catch {
+			return undefined; // removed meanwhile
+		}
 		const name = /^\.\.\/\.\.\/([^/]+)$/.exec(target)?.[1];
 		return name !== undefined && isNodeName(name) ? name : undefined;
 	}

@@ -7,6 +7,10 @@
 # The text it follows is protocol.md; numbers in brackets are its sections. Bodies hold any bytes and pass through no
 # variable. A NUL in a header is not supported: shells drop it. Status: 0 done, 1 failed, 2 refused, 3 not there,
 # 5 somebody else's, 6 done for some. Variables begin with _, so that none of them is another program's.
+#
+# shellcheck disable=SC2015,SC2016,SC2018,SC2019,SC2086,SC2154,SC3012
+# A && B || C is meant as it stands; quotes hold text for others; LC_ALL is C; _h_* are read by name; words are wanted of
+# what is unquoted (numbers, names of Nodes, steps); and [ a \< b ] is in dash and busybox, and in POSIX since 2024.
 
 # The commands for who sources this: in subshells, so that they leave variables, options and the directory alone.
 xfer_join() (xfer_main join "$@")
@@ -78,7 +82,6 @@ xfer_do_send() {
 	xfer_args 'as= kind= subject= priority= expires= key= re=' "$@"
 	IFS=,
 	set -f
-	# shellcheck disable=SC2086 # words are wanted
 	set -- $_first
 	set +f
 	IFS=" 	$_nl"
@@ -218,7 +221,6 @@ xfer_do_instance() {
 
 # The live lock for the shell that sources this: $$ is its pid, here too. 1: lost. 5: somebody else holds it.
 xfer_do_lock() {
-	# shellcheck disable=SC2016 # to be typed as it stands
 	[ -n "$_inst" ] || xfer_die 2 'no instance (XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE)'
 	xfer_lock "${2-}"
 	case $1 in
@@ -236,7 +238,6 @@ xfer_do_live() {
 	xfer_lock "$1"
 	shift
 	xfer_make "$_dir"
-	# shellcheck disable=SC2016 # its parent is this shell
 	xfer_acquire "$(exec sh -c 'echo $PPID')" # $$ may be a shell that sourced this, and lives on
 	xfer_head "$_dir/node.md"
 	if xfer_gone "$_h_host" "$_ns" "$_h_pid"; then (cd "$_dir" && xfer_return "$_h_instance"); fi
@@ -369,7 +370,7 @@ xfer_enter() {
 # The time in _now (unix seconds) and _date, and $1 random bytes, as numbers, in _pool.
 xfer_clock() {
 	_bytes=$1
-	# shellcheck disable=SC2046 # words are wanted
+	# shellcheck disable=SC2046
 	set -- $(date -u '+%s %Y-%m-%dT%H:%M:%S.000Z' && { [ "$1" = 0 ] || od -An -v -tu1 -N"$1" /dev/urandom; })
 	[ $# = $((_bytes + 2)) ] || xfer_die 1 "no random bytes (is /dev/urandom there?)"
 	_now=$1 _date=$2
@@ -395,7 +396,6 @@ xfer_name_instance() {
 xfer_id() {
 	xfer_digits
 	xfer_host
-	# shellcheck disable=SC2086 # words are wanted
 	set -- $_pool
 	_new=$_now.M$(($1 % 10))$(($2 % 10))$(($3 % 10))$(($4 % 10))$(($5 % 10))$(($6 % 10))R$_digits.$_host
 	case $_host in *[!A-Za-z0-9._-]*) _new=$(printf %s "$_new" | tr -c A-Za-z0-9._- _) ;; esac
@@ -436,7 +436,7 @@ xfer_split() {
 	case $_end in *[!0-9]* | ?????????????*) _end=0 ;; esac # can't be read: it has passed
 	[ "${1%%/*}" != new ] || return 0                        # the directory is the stronger word
 	if [ -n "$_e" ]; then _state=$_e; elif [ -n "$_l" ]; then _state=taken; else
-		case $_flags in *R*) _state=answered ;; *S*) _state=read ;; *T*) _state=recalled ;; esac
+		case $_flags in *R*) _state=answered ;; *S*) _state='read' ;; *T*) _state=recalled ;; esac
 	fi
 }
 
@@ -543,7 +543,6 @@ xfer_take() {
 	xfer_head "$_taken"
 	if [ -n "$_h_key" ]; then
 		xfer_same_key "$_h_from" "$_h_key"
-		# shellcheck disable=SC3012 # dash and busybox have it, and so has POSIX since 2024
 		[ ! "$_top" \> "$_taken_id" ] || _why=replaced
 	fi
 	[ -z "$_h_expires" ] || [ "$_h_expires" -gt "$_now" ] || _why=expired
@@ -574,7 +573,6 @@ xfer_same_key() {
 		xfer_head "$_other"
 		[ "$_h_from:$_h_key" = "$_from_key" ] || continue
 		_top=${_other##*/} && _top=${_top%%[:\;,]*}
-		# shellcheck disable=SC3012 # as above
 		if [ "$_top" \< "${3:-}" ]; then xfer_step "$_other" replaced; fi
 	done
 }
@@ -588,7 +586,6 @@ xfer_head() {
 
 # The text for the Nodes $1: words in _body, or standard input in the file _spool. Checks the options that go with it.
 xfer_text() {
-	# shellcheck disable=SC2086 # words are wanted
 	set -- $1
 	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
 	_expires=$_o_expires _body='' _spool=''
@@ -615,7 +612,6 @@ xfer_text() {
 # Delivers the text to the Nodes $1, as kind $2, with re $3, thread $4, hops $5. 1: to none of them; 6: not to all.
 xfer_hand_off() {
 	_kind=$2 _re=$3 _thread=$4 _hops=${5:-} _to='' _sent=0
-	# shellcheck disable=SC2086 # words are wanted
 	set -- $1
 	xfer_make "$_home"
 	for _name; do _to=$_to${_to:+, }$_name; done

@@ -42,7 +42,7 @@ export const read: Command = {
 		if (!peek) node.seen();
 
 		let source: Iterator<Show>;
-		if (piece) source = [named(session, inbox, piece, peek === true)].values();
+		if (piece) source = [named(session, inbox, piece, peek === true, take === true)].values();
 		else if (peek) source = peeks(inbox);
 		else source = takes(inbox);
 		let shown: Show | undefined;
@@ -154,7 +154,7 @@ function looked(inbox: Inbox, handoff: Listed): Show {
 }
 
 /** The one that was named: taken if it is queued, else shown as it stands. */
-function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean): Show {
+function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean, take: boolean): Show {
 	const message = inbox.maildir.find(piece);
 	const handoff = inbox.look(message);
 	if (!handoff) throw new XferError("EHELD", `${shortId(message.id)} was moved just now`, "try again");
@@ -168,6 +168,12 @@ function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean
 				"look with --peek; it comes back when that one's lease ends",
 			);
 		}
+		if (take && !mine)
+			throw new XferError(
+				"EHELD",
+				`${shortId(message.id)} is ${handoff.state}: there is nothing to take`,
+				`xfer mark ${shortId(message.id)} new gives it back first`,
+			);
 		if (!peek && !mine) note(`xfer: ${shortId(message.id)} is ${handoff.state} already: nothing is marked`);
 		return looked(inbox, handoff);
 	}
