@@ -299,19 +299,14 @@ describe("what is in hand", () => {
 	});
 
 	test("stays this instance's when a mail reader flags it meanwhile", () => {
-		const world = new World();
-		for (const end of [
-			(one: Taken) => one.done(),
-			(one: Taken) => one.release(),
-			(one: Taken) => one.renew(),
-			(one: Taken) => one.fail("no"),
-		]) {
+		const after = { done: "cur/ID:2,FPS", release: "new/ID,A=1:2,FP", renew: "cur/ID,L=LEASE:2,FP", fail: "cur/ID,E=failed:2,FP" };
+		for (const [method, name] of Object.entries(after)) {
+			const world = new World();
 			const id = world.send();
 			const one = taken(world.inbox);
 			fs.renameSync(one.file, `${one.file}FP`);
-			end(one);
-			const [name = ""] = world.files().filter((file) => file.includes(id));
-			expect(name).toContain("P");
+			one[method as keyof typeof after](method as never);
+			expect(world.files()).toEqual([name.replace("ID", id).replace("LEASE", `${world.now / 1000 + 600}.aaaaaaaa`)]);
 		}
 	});
 
@@ -337,7 +332,8 @@ describe("what is in hand", () => {
 
 	test("is lost once it was returned, recalled by hand, or removed", () => {
 		const world = new World();
-		const one = taken({ take: () => (world.send(), world.inbox.take()) } as Inbox);
+		world.send();
+		const one = taken(world.inbox);
 		world.now += 10 * minute;
 		expect(world.inbox.returnLeases().returned).toBe(1);
 		expect(code(() => one.done())).toBe("ELOST");
@@ -1039,7 +1035,7 @@ describe("any sequence of steps", () => {
 					for (const [id, is] of after) {
 						const was = before.get(id);
 						expect(is.bytes).toBe(sent.get(id)?.bytes);
-						if (was) expect(unknown(is)).toEqual(unknown(was));
+						if (was && action.do !== "mail-reader") expect(unknown(is)).toEqual(unknown(was));
 						if (expected.has(id)) expect([id, is.state]).toEqual([id, expected.get(id)]);
 						else if (was && was.name !== is.name)
 							expect(others(id, was, is), `${JSON.stringify(action)}: ${was.name} became ${is.name}`).toBe(true);

@@ -160,7 +160,7 @@ function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean
 	if (!handoff) throw new XferError("EHELD", `${shortId(message.id)} was moved just now`, "try again");
 	const over = handoff.state === "taken" && (handoff.lease?.end ?? 0) * 1000 <= Date.now();
 	if (peek || !(handoff.state === "queued" || over)) {
-		const mine = handoff.lease?.instance === instance;
+		const mine = handoff.lease !== undefined && handoff.lease.instance === instance;
 		if (!peek && handoff.state === "taken" && !mine) {
 			throw new XferError(
 				"EHELD",
