@@ -458,7 +458,7 @@ xfer_step() {
 		_a=${_a#A=} && _a=${_a#"${_a%%[!0]*}"} && _a=A=$((_a + 1)) # 08 would be octal
 	fi
 	_fields=${_a:+,$_a}${_e:+,E=$_e}${_l:+,$_l}
-	[ -z "$_more" ] || _fields=,$(printf %s "${_fields#,}$_more" | tr , '\n' | sort -s -t= -k1,1 | tr '\n' ,) && _fields=${_fields%,}
+	[ -z "$_more" ] || _fields=$(printf %s "$_fields$_more" | tr , '\n' | sort -s -t= -k1,1 | tr '\n' ,) && _fields=${_fields%,}
 	_set=''
 	for _flag in F R S T; do
 		case $_add in *$_flag*) _set=$_set$_flag && continue ;; esac
@@ -504,7 +504,8 @@ xfer_find() {
 # Refuses what is in another hand than the path said that xfer_find got; or than this instance's, if it was given one.
 xfer_in_hand() {
 	_hand=${_wanted:-$_inst}
-	[ "$_by" = "$_hand" ] || [ -z "$_wanted" ] && { [ -z "$_hand" ] || [ "$_end" -le "$_now" ]; } || xfer_die 5 "$_id is not in hand any more: its lease has passed"
+	[ "$_by" != "$_hand" ] || return 0
+	[ -z "$_wanted" ] && { [ -z "$_hand" ] || [ "$_end" -le "$_now" ]; } || xfer_die 5 "$_id is not in hand any more: its lease has passed"
 }
 
 # Refuses to mark where another instance is live.
@@ -911,7 +912,8 @@ END {
 	if (rank == 3 && !all) exit
 	if (epoch(sent) == "") sent = date(id ~ /^[0-9]+\./ ? id + 0 : time)
 	else sent = substr(sent, 1, 19) "." substr((substr(sent, 20, 1) == "." ? substr(sent, 21, length(sent) - 21) : "") "000", 1, 3) "Z"
-	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, clean(id, "shown"), sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
+	id = clean(id, "shown")
+	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, id, sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
 }'
 
 case ${0##*/} in xfer.sh | xfer) xfer_main "$@" ;; esac
