@@ -31,6 +31,7 @@ export function explain(error: unknown): string {
 		EROFS: `the filesystem is read-only, or a sandbox makes it so: allow writing to ${process.env.XFER_HOME || "~/.xfer"}`,
 		ENOSPC: "the disk is full: make room, then try again",
 		EDQUOT: "the disk quota is used up: make room, then try again",
+		EISDIR: "it is a directory: give a file, or words",
 		EMFILE: "too many open files: raise ulimit -n",
 		ENFILE: "too many open files on this machine",
 	};

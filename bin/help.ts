@@ -1,10 +1,10 @@
 import yargs, { type Argv } from "yargs";
-import { openTree, shortId } from "../lib/index.ts";
+import { kinds, openTree, priorities, shortId } from "../lib/index.ts";
 import manifest from "../package.json" with { type: "json" };
 import { type Command, common } from "./command.ts";
 import { commands } from "./commands.ts";
 import { exit } from "./errors.ts";
-import { print } from "./output.ts";
+import { print, visible } from "./output.ts";
 import { openSession } from "./session.ts";
 
 /** Serves `--help`, `--version` and what a shell asks for completion. It costs about one more start of Node.js, so nothing else goes through it. */
@@ -51,39 +51,52 @@ function complete(typed: readonly string[]): number {
 	const words = typed[0] === "xfer" ? typed.slice(1) : typed;
 	const last = words.at(-1) ?? "";
 	const command = commands.find(({ name }) => name === words[0]);
-	let found: readonly string[] = [];
-	if (!command || words.length < 2) found = commands.map(({ name }) => name);
-	else if (last.startsWith("-")) found = Object.keys({ ...command.options, ...common }).map((name) => `--${name}`);
-	else if (words.at(-2) === "--as") found = names();
-	else if (words.length === 2) found = candidates(command);
-	else if (command.name === "mark" && words.length === 3) found = ["read", "new", "failed"];
+	const found = !command || words.length < 2 ? commands.map(({ name }) => name) : candidates(command, words.slice(1, -1), last);
 	print(
 		found
 			.filter((word) => word.startsWith(last))
-			.map((word) => `${word}\n`)
+			.map((word) => `${visible(word)}\n`)
 			.join(""),
 	);
 	return exit.done;
 }
 
-function names(): string[] {
-	return openTree().names();
-}
-
-function candidates({ completes, name }: Command): readonly string[] {
-	if (typeof completes === "object") return completes;
+function candidates(command: Command, before: readonly string[], last: string): readonly string[] {
+	const options = { ...command.options, ...common };
+	const takesValue = (word: string | undefined) => word?.startsWith("--") && options[word.slice(2)]?.type === "string";
+	if (last.startsWith("-")) return Object.keys(options).map((name) => `--${name}`);
+	const flag = before.at(-1);
+	if (flag === "--kind" && takesValue(flag)) return kinds;
+	if (flag === "--priority" && takesValue(flag)) return priorities;
 	try {
-		if (completes === "nodes") return name === "send" || name === "watch" ? ["@all", ...names()] : names();
-		const node = openSession({}).node();
-		if (completes === "ids") return node.inbox.list({ limit: 100 }).items.map(({ id }) => shortId(id));
-		if (completes === "sent") return node.sent.ids().slice(0, 100).map(shortId);
+		if (flag === "--as") return openTree().names();
+		if (takesValue(flag)) return [];
+		const given = before.filter((word, at) => !word.startsWith("-") && !takesValue(before[at - 1]));
+		if (command.name === "mark" && given.length === 1) return ["read", "new", "failed"];
+		if (given.length > 0) return [];
+		return wordsFor(command, last, before.includes("--as") ? before[before.indexOf("--as") + 1] : undefined);
 	} catch {
-		// no tree or no Node yet: nothing to complete, and a shell's prompt is no place for an error
+		return []; // no tree or no such Node: nothing to complete, and a shell's prompt is no place for an error
 	}
-	return [];
 }
 
-const fish = `complete -c xfer -f -a '(xfer --get-yargs-completions (commandline -opc) (commandline -ct))'\n`;
+/** What the first word completes to. */
+function wordsFor({ name, completes }: Command, last: string, as: string | undefined): readonly string[] {
+	if (typeof completes === "object") return completes;
+	if (completes === "nodes") {
+		const names = name === "send" || name === "watch" ? ["@all", ...openTree().names()] : openTree().names();
+		const others = last.slice(0, last.lastIndexOf(",") + 1); // alice,bob: the last of them is completed
+		return names.map((one) => others + one);
+	}
+	const node = openSession(as === undefined ? {} : { as }).node();
+	if (completes === "ids") return node.inbox.list({ limit: 100 }).items.map(({ id }) => shortId(id));
+	return completes === "sent" ? node.sent.ids().slice(0, 100).map(shortId) : [];
+}
+
+const fish = `# xfer completion fish >~/.config/fish/completions/xfer.fish
+complete -c xfer -f -n 'not __fish_seen_subcommand_from doctor' -a '(xfer --get-yargs-completions (commandline -opc) (commandline -ct))'
+complete -c xfer -F -n '__fish_seen_subcommand_from doctor'
+`;
 
 /** Prints the script that makes a shell ask us. */
 export async function printCompletion(shell: "bash" | "zsh" | "fish"): Promise<void> {
@@ -103,5 +116,9 @@ export async function printCompletion(shell: "bash" | "zsh" | "fish"): Promise<v
 	} finally {
 		console.log = log;
 	}
-	print(script);
+	print(
+		script.replace(/^# (?:Installation:| {3}or) .*\n/gm, (line) =>
+			line.includes("Installation") ? `# source <(xfer completion ${shell})\n` : "",
+		),
+	);
 }

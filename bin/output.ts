@@ -12,17 +12,29 @@ export function print(text: string | Uint8Array, fd: 1 | 2 = 1): void {
 	write(fd, text);
 }
 
-/** A line to standard error. */
+/** A line to standard error: what to know, never the result. Control characters of peers' text in it are shown. */
 export function note(text: string): void {
 	try {
-		write(2, `${text}\n`);
+		write(2, `${visibleLines(text)}\n`);
 	} catch {
 		// nobody reads standard error: there is no other place to say so
 	}
 }
 
+/** One result on one line: for a person, or with tabs between its parts. */
+export function printLine(...parts: readonly string[]): void {
+	print(`${parts.map(visible).join(isTerminal() ? "  " : "\t")}\n`);
+}
+
+/** A document on one line. What a terminal would obey in it is escaped: JSON itself escapes C0 only. */
 export function printJson(schema: string, document: object): void {
-	print(`${JSON.stringify({ schema, ...document })}\n`);
+	const text = JSON.stringify({ schema, ...document });
+	print(`${text.replace(control, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`)}\n`);
+}
+
+/** Says that a directory gives no events. */
+export function tellPolling(directory: string, reason: string): void {
+	note(`xfer: no file events in ${directory} (${reason}): looking every second`);
 }
 
 let terminal: boolean | undefined;
@@ -87,7 +99,7 @@ export async function printTable(rows: readonly (readonly (string | Cell)[])[]):
 	const width = ascii ? (text: string) => text.length : (await import("string-width")).default;
 	const columns = process.stdout.columns || 80;
 	const widths: number[] = [];
-	for (const row of cells) for (const [at, { text }] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, Math.min(width(text), 40));
+	for (const row of cells) for (const [at, { text }] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, Math.min(width(text), 24));
 	let out = "";
 	for (const row of cells) {
 		let left = columns;

@@ -7,6 +7,8 @@ export interface Session {
 	readonly tree: Tree;
 	/** The Node that is spoken for; it may not exist yet. */
 	readonly me: string;
+	/** What a line to type must end with to speak as the same Node: ` --as NAME`, or nothing. */
+	readonly asMe: string;
 	readonly json: boolean;
 	/** The instance that started us, when a live one did: what is in another's hand is then not ours to mark. */
 	readonly instance: string | undefined;
@@ -20,7 +22,14 @@ export interface Session {
 export function openSession(values: Values): Session {
 	const tree = openTree();
 	const me = whoAmI(values.as);
-	return { tree, me, json: values.json === true, instance: process.env.XFER_INSTANCE || undefined, node: () => tree.node(me) };
+	return {
+		tree,
+		me,
+		asMe: typeof values.as === "string" ? ` --as ${me}` : "",
+		json: values.json === true,
+		instance: process.env.XFER_INSTANCE || undefined,
+		node: () => tree.node(me),
+	};
 }
 
 function whoAmI(as: string | boolean | undefined): string {

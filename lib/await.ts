@@ -13,6 +13,8 @@ export interface Ending {
 
 /** States after which no reply will come. */
 const hopeless = new Set<string>(["failed", "recalled", "expired", "replaced", "unreadable", "gone"]);
+/** ms after a failure in which its report arrives, unless whoever failed it died in between. */
+const reportsWithin = 2000;
 /** ms by which two clocks that write ids may differ. */
 const skew = 5 * 60 * 1000;
 
@@ -42,6 +44,7 @@ export async function waitForReply(
 	};
 	const recipient = node.sent.inboxOf(id);
 	let wake = () => {};
+	let deadline: number | undefined;
 	let rung = false;
 	const ring = () => {
 		rung = true;
@@ -56,11 +59,17 @@ export async function waitForReply(
 			if (signal.aborted) return undefined;
 			const reply = find();
 			const state = node.sent.standings([id])[0]?.state ?? "gone";
-			// A failure is marked before it is reported: give the report the time of one more look.
-			if (reply || hopeless.has(state)) return { reply: reply ?? find(), state };
+			// A failure is marked before it is reported: the report gets a moment to arrive.
+			if (state === "failed" && !reply) deadline ??= performance.now() + reportsWithin;
+			const late = deadline === undefined || performance.now() >= deadline;
+			if (reply || (hopeless.has(state) && late)) return { reply, state };
 			if (rung) continue;
 			await new Promise<void>((resolve) => {
-				wake = resolve;
+				const timer = deadline === undefined ? undefined : setTimeout(resolve, 50);
+				wake = () => {
+					clearTimeout(timer);
+					resolve();
+				};
 			});
 		}
 	} finally {

@@ -78,8 +78,24 @@ export async function diagnose(tree: Tree): Promise<Diagnosis> {
 	if (!lstatSync(root, { throwIfNoEntry: false })) {
 		return { findings: [], checks: [{ name: "tree", ok: true, detail: `${root} does not exist yet: the first xfer join makes it` }] };
 	}
-	const findings: Finding[] = [...checkNames(tree), ...checkModes(tree)];
-	for (const name of tree.names()) findings.push(...checkNode(tree, tree.node(name)));
+	const findings: Finding[] = [];
+	const look = (path: string, check: () => Finding[]) => {
+		try {
+			findings.push(...check());
+		} catch (error) {
+			findings.push({
+				code: "access",
+				path,
+				what: `can't be looked at (${errno(error) ?? error})`,
+				cure: `chmod 700 it; a sandbox may forbid it: allow reading and writing ${root}`,
+			});
+		}
+	};
+	look(`${root}/nodes`, () => [...checkNames(tree), ...checkModes(tree)]);
+	look(`${root}/nodes`, () => {
+		for (const name of tree.names()) look(tree.node(name).directory, () => checkNode(tree, tree.node(name)));
+		return [];
+	});
 	const { checks, found } = await checkFilesystem(tree);
 	return { findings: [...found, ...findings], checks };
 }
@@ -98,7 +114,8 @@ function checkNames(tree: Tree): Finding[] {
 
 function checkModes(tree: Tree): Finding[] {
 	const { root } = tree.context;
-	const paths = [root, `${root}/nodes`, ...tree.names().map((name) => tree.node(name).directory)];
+	const parts = (name: string) => ["", "/tmp", "/new", "/cur", "/sent"].map((part) => `${tree.node(name).directory}${part}`);
+	const paths = [root, `${root}/nodes`, ...tree.names().flatMap(parts)];
 	return paths.flatMap((path) => {
 		const stat = statSync(path, { throwIfNoEntry: false });
 		if (!stat || process.platform === "win32") return [];
@@ -113,12 +130,12 @@ function checkModes(tree: Tree): Finding[] {
 				cure: "a tree is one account's: chown it, or use another XFER_HOME",
 			});
 		try {
-			accessSync(path, constants.W_OK | constants.X_OK);
+			accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
 		} catch (error) {
 			found.push({
 				code: "writable",
 				path,
-				what: `can't be written (${errno(error)})`,
+				what: `can't be read and written (${errno(error)})`,
 				cure: `a sandbox may forbid it: allow writing to ${root}`,
 			});
 		}
@@ -244,7 +261,9 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 			return "symlinks work";
 		});
 		await check("clock", "set the clock of this machine, or of the one that serves the filesystem", () => {
-			const skew = statSync(`${directory}/b`).mtimeMs - Date.now();
+			const before = Date.now();
+			writeNew(`${directory}/now`, Buffer.alloc(0), false);
+			const skew = clockSkew(statSync(`${directory}/now`).mtimeMs, before, Date.now());
 			if (Math.abs(skew) > 5000) throw new Error(`the filesystem's clock is ${Math.round(skew / 1000)} s off ours`);
 			return "the filesystem's clock is ours";
 		});
@@ -257,6 +276,11 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 		rmSync(directory, { recursive: true, force: true });
 	}
 	return { checks, found };
+}
+
+/** ms by which the mtime of a file lies outside of the time in which it was made. */
+function clockSkew(mtime: number, before: number, after: number): number {
+	return mtime < before ? mtime - before : Math.max(0, mtime - after);
 }
 
 /** Whether a file event really arrives. */

@@ -35,6 +35,8 @@ export interface ListOptions {
 export interface TakeOptions {
 	/** Take this one, whatever its size; else the oldest queued. */
 	readonly message?: Message | undefined;
+	/** Nothing when the oldest one is larger than this many bytes, with its header. */
+	readonly within?: number | undefined;
 }
 
 /** A Handoff in hand: until the lease ends, nobody else gets it. Every method throws ELOST once it did. */
@@ -151,6 +153,11 @@ export class Inbox {
 			const message = this.#strays.shift() ?? this.#nextWaiting();
 			if (!message && fresh) return undefined;
 			if (!message) continue;
+			if (options.within !== undefined && this.#sizeOf(message) > options.within) {
+				if (message.dir === "new") this.#waiting.push(message.name);
+				else this.#strays.unshift(message);
+				return undefined;
+			}
 			const taken = this.#take(message, false);
 			if (taken) return taken;
 		}
@@ -313,9 +320,12 @@ export class Inbox {
 		return undefined;
 	}
 
+	#sizeOf(message: Message): number {
+		return lstatSync(this.maildir.file(message), { throwIfNoEntry: false })?.size ?? 0;
+	}
+
 	#isLarge(message: Message): boolean {
-		const size = lstatSync(this.maildir.file(message), { throwIfNoEntry: false })?.size ?? 0;
-		return size > this.#context.maxBytes && (this.#head(message)?.size ?? 0) > this.#context.maxBytes;
+		return this.#sizeOf(message) > this.#context.maxBytes && (this.#head(message)?.size ?? 0) > this.#context.maxBytes;
 	}
 
 	#taken(message: Message, handoff: Handoff, body: Buffer): Taken {
@@ -366,6 +376,8 @@ export class Inbox {
 				head = file.read(0, headerLimit + 4096);
 				header = parseHeader(head);
 			}
+			// Without a subject the beginning of the body stands for it.
+			if (!header.fields.has("subject") && head.length < Math.min(file.size, header.body + 4096)) head = file.read(0, header.body + 4096);
 			return { handoff: readHandoff(message.id, head, file.modified, header), size: file.size - header.body };
 		});
 	}

@@ -163,7 +163,13 @@ function live(tree: Tree, sender: string): Node[] {
 		.names()
 		.filter((name) => name !== own)
 		.map((name) => tree.node(name))
-		.filter((node) => node.live());
+		.filter((node) => {
+			try {
+				return node.live();
+			} catch {
+				return false; // it can't be entered: nobody can say that it is live
+			}
+		});
 }
 
 /** A file name that nobody reads a field, a flag or a hidden file into (protocol 4 and 10). */

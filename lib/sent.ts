@@ -19,6 +19,8 @@ export interface Standing {
 	readonly changed: number | undefined;
 }
 
+const ended = new Set<string>(["failed", "expired", "replaced", "unreadable"]);
+
 /** The pointers of a Node to what it sent: `sent/ID -> ../../NODE`. */
 export class Sent {
 	readonly #tree: Tree;
@@ -130,11 +132,14 @@ export class Sent {
 		if (to === undefined || !message) throw new XferError("EHANDOFF", `${shortId(id)} is gone`, "xfer sent lists what is there");
 		const state = stateOf(message.dir, message);
 		if (state === "queued" && this.#tree.node(to).inbox.maildir.end(message, "recalled")) return this.standings([id])[0] as Standing;
-		const now = this.standings([id])[0]?.state ?? "gone";
+		const [now] = this.standings([id]);
+		if (now?.state === "recalled") return now;
+		if (now && ended.has(now.state))
+			throw new XferError("EHELD", `${shortId(id)} has ended already (${now.state})`, "there is nothing to take back");
 		throw new XferError(
 			"EHELD",
-			`too late to recall ${shortId(id)}: ${to} has it (${now})`,
-			`tell ${to}: xfer send ${to} --re ${shortId(id)} …`,
+			`too late to recall ${shortId(id)}: ${to} has it (${now?.state ?? "gone"})`,
+			`tell ${to} so in another Handoff`,
 		);
 	}
 

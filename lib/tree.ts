@@ -38,6 +38,8 @@ export interface NodeInfo extends Whereabouts {
 	readonly aliases: readonly string[];
 	/** How many Handoffs wait in `new/`. */
 	readonly unread: number;
+	/** Why nothing could be seen of it, if so: the system's code. */
+	readonly problem: string | undefined;
 }
 
 /**
@@ -88,7 +90,20 @@ export class Tree {
 		return names.map((name) => {
 			const node = this.node(name);
 			const others = [...aliases].filter(([, to]) => to === name).map(([alias]) => alias);
-			return { name, aliases: others, unread: node.inbox.maildir.names("new").length, ...node.whereabouts() };
+			try {
+				return { name, aliases: others, unread: node.inbox.maildir.names("new").length, problem: undefined, ...node.whereabouts() };
+			} catch (error) {
+				// One Node that can't be entered does not hide the others.
+				return {
+					name,
+					aliases: others,
+					unread: 0,
+					problem: errno(error) ?? String(error),
+					presence: {},
+					live: undefined,
+					lastSeen: undefined,
+				};
+			}
 		});
 	}
 

@@ -1,7 +1,8 @@
 import { collect, type GcReport } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { parseDuration } from "../duration.ts";
-import { print, printJson } from "../output.ts";
+import { exit, report } from "../errors.ts";
+import { printJson, printLine } from "../output.ts";
 
 export const gc: Command = {
 	name: "gc",
@@ -17,10 +18,18 @@ export const gc: Command = {
 		const { tree } = session;
 		const dryRun = values["dry-run"] === true;
 		const keep = typeof values.keep === "string" ? parseDuration(values.keep, "--keep") : undefined;
-		const reports = tree.names().flatMap((name) => collect(tree, tree.node(name), { keep, dryRun }) ?? []);
+		let code: number = exit.done;
+		const reports = tree.names().flatMap((name) => {
+			try {
+				return collect(tree, tree.node(name), { keep, dryRun }) ?? [];
+			} catch (error) {
+				code = report(error); // and on with the others
+				return [];
+			}
+		});
 		if (session.json) printJson("xfer.gc/1", { dryRun, nodes: reports });
-		else for (const report of reports) print(`${report.node}: ${words(report, dryRun)}\n`);
-		return undefined;
+		else for (const one of reports) printLine(`${one.node}: ${words(one, dryRun)}`);
+		return code;
 	},
 };
 

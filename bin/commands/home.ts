@@ -26,5 +26,5 @@ export async function home({ tree, me, json }: Session): Promise<undefined> {
 		print(`${paint("yellow", `✉ ${mail.count}`)} for ${me}, the oldest ${formatDuration(now - mail.oldest)} old\n`);
 		next = "xfer read";
 	} else print(`nothing waits for ${me}\n`);
-	note(`next: ${paint("bold", next)}   (xfer --help)`);
+	note(`next: ${next}   (xfer --help)`);
 }

@@ -2,7 +2,7 @@ import { type State, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { formatAge } from "../duration.ts";
 import { isTerminal, note, printJson, printTable } from "../output.ts";
-import { describe } from "./read.ts";
+import { describe } from "../show.ts";
 
 const colours: Readonly<Record<string, "yellow" | "cyan" | "red" | "dim">> = {
 	queued: "yellow",

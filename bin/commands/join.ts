@@ -1,7 +1,7 @@
 import { collect, type Node } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { formatDuration } from "../duration.ts";
-import { print, printJson } from "../output.ts";
+import { printJson, printLine } from "../output.ts";
 
 export const join: Command = {
 	name: "join",
@@ -24,7 +24,7 @@ export const join: Command = {
 			return;
 		}
 		const mail = count > 0 ? `: ${count} waiting, the oldest ${formatDuration(tree.context.now() - oldest)} old` : "";
-		print(`${node.name} ${made ? "is here" : "was here already"}${mail} (${node.directory})\n`);
+		printLine(`${node.name} ${made ? "is here" : "was here already"}${mail} (${node.directory})`);
 	},
 };
 

@@ -1,5 +1,5 @@
 import type { Command } from "../command.ts";
-import { print, printJson } from "../output.ts";
+import { printJson, printLine } from "../output.ts";
 import { count } from "./gc.ts";
 
 export const leave: Command = {
@@ -13,7 +13,7 @@ export const leave: Command = {
 	run(session, [name = ""]) {
 		const { removed, handoffs } = session.tree.leave(name);
 		if (session.json) printJson("xfer.leave/1", { removed, handoffs });
-		else print(`${removed} has left${handoffs > 0 ? `, and ${count(handoffs, "Handoff")} that had ended with it` : ""}\n`);
+		else printLine(`${removed} has left${handoffs > 0 ? `, and ${count(handoffs, "Handoff")} that had ended with it` : ""}`);
 		return undefined;
 	},
 };

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { leaseOf, parseFileName } from "../../lib/filename.ts";
 import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
-import { isTerminal, print, printJson } from "../output.ts";
+import { isTerminal, printJson, printLine } from "../output.ts";
 import type { Session } from "../session.ts";
 
 const states = { read: "read", new: "queued", failed: "failed" } as const;
@@ -27,7 +27,7 @@ export const mark: Command = {
 		node.inbox.mark(message, as as keyof typeof states, why.join(" "), only);
 		const state = states[as as keyof typeof states];
 		if (session.json) printJson("xfer.mark/1", { id: message.id, state });
-		else print(isTerminal() ? `${state} ${shortId(message.id)}\n` : `${state}\t${message.id}\n`);
+		else printLine(state, isTerminal() ? shortId(message.id) : message.id);
 	},
 };
 

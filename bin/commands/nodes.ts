@@ -19,6 +19,7 @@ export const nodes: Command = {
 		}
 		await printNodes(infos, tree.context.now());
 		if (infos.length === 0 && isTerminal()) note("no Nodes yet (to make one: xfer join NAME)");
+		for (const { name, problem } of infos) if (problem) note(`${name} can't be seen (${problem}): xfer doctor`);
 		for (const { name, unread, live } of infos)
 			if (unread > 0 && !live) note(`${name}: ${unread} unread and nobody watches (xfer read --as ${name})`);
 	},
@@ -45,7 +46,7 @@ export async function printNodes(infos: readonly NodeInfo[], now: number): Promi
 	);
 }
 
-function document({ name, aliases, presence, live, unread, lastSeen }: NodeInfo): object {
+function document({ name, aliases, presence, live, unread, lastSeen, problem }: NodeInfo): object {
 	const { name: _, ...rest } = presence;
 	return {
 		name,
@@ -53,6 +54,7 @@ function document({ name, aliases, presence, live, unread, lastSeen }: NodeInfo)
 		live: live !== undefined,
 		holder: live,
 		unread,
+		problem,
 		lastSeen: lastSeen === undefined ? undefined : new Date(lastSeen).toISOString(),
 		...rest,
 	};

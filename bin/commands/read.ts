@@ -1,10 +1,10 @@
-import { OpenFile } from "../../lib/files.ts";
-import { type Inbox, type Listed, type Message, shortId, type Taken, XferError } from "../../lib/index.ts";
+import { type Inbox, shortId, XferError } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
-import { formatAge, parseDuration } from "../duration.ts";
+import { parseDuration } from "../duration.ts";
 import { exit } from "../errors.ts";
-import { isTerminal, note, paint, print, printJson, visible, visibleLines } from "../output.ts";
+import { note, print, printJson, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
+import { document, inHand, lookedAt, printHandoff, type Shown, showAndMark } from "../show.ts";
 
 export const read: Command = {
 	name: "read",
@@ -30,225 +30,123 @@ export const read: Command = {
 		const { all, peek, take, wait } = values;
 		const budget = values.budget === undefined ? Number.POSITIVE_INFINITY : bytes(values.budget);
 		const limit = typeof values.timeout === "string" ? parseDuration(values.timeout, "--timeout") : undefined;
-		if (limit !== undefined && !wait) throw new XferError("EINPUT", "--timeout goes with --wait", "add --wait, or leave it away");
-		if (peek && (take || wait))
-			throw new XferError("EINPUT", "--peek changes nothing: it goes with neither --take nor --wait", "leave one away");
-		if (piece && (all || wait))
-			throw new XferError("EINPUT", "an ID names one Handoff: it goes with neither --all nor --wait", "leave one away");
-		if (take && (all || values.budget !== undefined))
-			throw new XferError("EINPUT", "--take takes one: it goes with neither --all nor --budget", "leave one away");
+		if (limit !== undefined && !wait) refuse("--timeout goes with --wait", "add --wait, or leave it away");
+		if (peek && (take || wait)) refuse("--peek changes nothing: it goes with neither --take nor --wait");
+		if (piece && (all || wait)) refuse("an ID names one Handoff: it goes with neither --all nor --wait");
+		if (take && (all || values.budget !== undefined)) refuse("--take takes one: it goes with neither --all nor --budget");
 		const node = session.node();
 		const { inbox } = node;
+		const { maxBytes, now } = session.tree.context;
 		if (!peek) node.seen();
 
-		let source: Iterator<Show>;
-		if (piece) source = [named(session, inbox, piece, peek === true, take === true)].values();
-		else if (peek) source = peeks(inbox);
-		else source = takes(inbox);
-		let shown: Show | undefined;
 		if (wait) {
 			const signal = limit === undefined ? undefined : AbortSignal.timeout(limit);
-			const tell = (directory: string, reason: string) => note(`xfer: no file events in ${directory} (${reason}): looking every second`);
-			const taken = await inbox.takeNext({ persistent: true, signal, onPolling: tell });
+			const taken = await inbox.takeNext({ persistent: true, signal, onPolling: tellPolling });
 			if (!taken) {
 				note(`xfer: nothing arrived for ${node.name} in time (its Inbox: ${node.directory})`);
 				return exit.timeout;
 			}
-			shown = fromTaken(inbox, taken);
-		} else shown = source.next().value;
-		if (!shown) throw nothing(inbox, node.name, node.directory);
-
-		if (take) {
-			// Shown, then marked: when the path can't be printed, nobody will end what is in hand.
-			const one = shown;
-			ending(one, () => {
-				if (session.json) printJson("xfer.read/1", { handoffs: [{ ...document(one), path: one.file() }] });
-				else print(`${one.file()}\n`);
-			});
+			show(session, [inHand(inbox, taken)], take === true);
 			return exit.done;
 		}
+		const many = all === true || values.budget !== undefined;
+		const source = piece
+			? [named(session, inbox, piece, peek === true, take === true)].values()
+			: peek
+				? peeks(inbox, maxBytes)
+				: takes(inbox, () => left);
 		let left = budget;
-		const documents: object[] = [];
-		const ends: Show[] = [];
 		let count = 0;
-		for (; shown; shown = all || values.budget !== undefined ? source.next().value : undefined) {
-			const one: Show = shown;
-			if (one.size > left) {
+		const together: Shown[] = []; // one JSON document holds them all
+		for (const one of source) {
+			const size = one.handoff.header.body + one.handoff.size;
+			if (size > left) {
 				one.release();
 				break;
 			}
-			left -= one.size;
+			left -= size;
 			count++;
-			if (session.json) {
-				documents.push(document(one));
-				ends.push(one);
-				continue;
-			}
-			ending(one, () => show(one, session.tree.context.now()));
-			one.done();
+			if (session.json) together.push(one);
+			else if (take) show(session, [one], true);
+			else showAndMark([one], () => printHandoff(one, now()));
+			if (!many) break;
 		}
-		if (session.json && count > 0) {
-			try {
-				printJson("xfer.read/1", { handoffs: documents, more: inbox.maildir.names("new").length });
-			} catch (error) {
-				for (const one of ends) one.release();
-				throw error;
-			}
-			for (const one of ends) one.done();
-		}
-		const more = inbox.maildir.names("new").length - (peek && !piece ? count : 0);
+		const waiting = inbox.maildir.names("new").length - (peek && !piece ? count : 0);
 		if (count === 0) {
-			note(`xfer: nothing fits into ${budget} bytes: ${more} remain (raise --budget, or read one by its ID: xfer inbox)`);
+			if (waiting === 0 || budget === Number.POSITIVE_INFINITY) throw nothing(inbox, node.name, node.directory);
+			note(`xfer: nothing fits into ${budget} bytes: ${waiting} remain (raise --budget, or read one by its ID: xfer inbox)`);
 			return exit.missing;
 		}
-		if (more > 0 && !session.json) note(all || values.budget !== undefined ? `${more} remain` : `${more} more`);
+		if (session.json) show(session, together, take === true, waiting);
+		else if (waiting > 0 && !take) note(many ? `${waiting} remain` : `${waiting} more`);
 		return exit.done;
+
+		function show({ json }: Session, some: readonly Shown[], take: boolean, more?: number): void {
+			// With --take the path is all that is shown, and what is in hand stays there.
+			const shown = take ? some.map((one) => ({ ...one, done: () => {} })) : some;
+			showAndMark(shown, () => {
+				if (json)
+					printJson("xfer.read/1", {
+						handoffs: some.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) })),
+						more,
+					});
+				else for (const one of some) take ? print(`${one.file()}\n`) : printHandoff(one, now());
+			});
+		}
 	},
 };
 
-/** One Handoff that is about to be shown, and what happens once it was. */
-interface Show {
-	readonly handoff: Listed;
-	/** bytes */
-	readonly size: number;
-	file(): string;
-	done(): void;
-	release(): void;
-}
-
-/** Acts, and gives the Handoff back when that fails. */
-function ending(one: Show, act: () => void): void {
-	try {
-		act();
-	} catch (error) {
-		one.release();
-		throw error;
-	}
-}
-
-function* takes(inbox: Inbox): Generator<Show, undefined> {
-	for (let taken = inbox.take(); taken; taken = inbox.take()) yield fromTaken(inbox, taken);
+function* takes(inbox: Inbox, left: () => number): Generator<Shown, undefined> {
+	for (let taken = inbox.take({ within: left() }); taken; taken = inbox.take({ within: left() })) yield inHand(inbox, taken);
 	return undefined;
 }
 
-function* peeks(inbox: Inbox): Generator<Show, undefined> {
-	for (const handoff of inbox.list({ states: (state) => state === "queued" }).items) yield looked(inbox, handoff);
+function* peeks(inbox: Inbox, limit: number): Generator<Shown, undefined> {
+	for (const handoff of inbox.list({ states: (state) => state === "queued" }).items)
+		if (handoff.size <= limit) yield lookedAt(inbox, handoff);
 	return undefined;
-}
-
-function fromTaken(inbox: Inbox, taken: Taken): Show {
-	const handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
-	if (!handoff) throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`);
-	return {
-		handoff,
-		size: handoff.header.body + handoff.size,
-		file: () => taken.file,
-		done: () => taken.done(),
-		release: () => taken.release(),
-	};
-}
-
-function looked(inbox: Inbox, handoff: Listed): Show {
-	const file = () => inbox.maildir.file(inbox.maildir.find(handoff.id));
-	return { handoff, size: handoff.header.body + handoff.size, file, done: () => {}, release: () => {} };
 }
 
 /** The one that was named: taken if it is queued, else shown as it stands. */
-function named({ instance }: Session, inbox: Inbox, piece: string, peek: boolean, take: boolean): Show {
+function named({ instance, tree }: Session, inbox: Inbox, piece: string, peek: boolean, take: boolean): Shown {
 	const message = inbox.maildir.find(piece);
+	const short = shortId(message.id);
 	const handoff = inbox.look(message);
-	if (!handoff) throw new XferError("EHELD", `${shortId(message.id)} was moved just now`, "try again");
-	const over = handoff.state === "taken" && (handoff.lease?.end ?? 0) * 1000 <= Date.now();
-	if (peek || !(handoff.state === "queued" || over)) {
-		const mine = handoff.lease !== undefined && handoff.lease.instance === instance;
-		if (!peek && handoff.state === "taken" && !mine) {
+	if (!handoff) throw new XferError("EHELD", `${short} was moved just now`, "try again");
+	const { state, lease } = handoff;
+	const over = state === "taken" && (lease?.end ?? 0) * 1000 <= tree.context.now();
+	if (!peek && (state === "queued" || over)) {
+		const taken = inbox.take({ message });
+		if (taken) return inHand(inbox, taken);
+		throw new XferError("EHELD", `${short} is ${inbox.look(inbox.maildir.find(message.id))?.state ?? "gone"} just now`, "look with --peek");
+	}
+	const mine = lease !== undefined && lease.instance === instance;
+	if (!peek && !mine) {
+		if (state === "taken")
 			throw new XferError(
 				"EHELD",
-				`${shortId(message.id)} is in the hand of ${handoff.lease?.instance}`,
+				`${short} is in the hand of ${lease?.instance}`,
 				"look with --peek; it comes back when that one's lease ends",
 			);
-		}
-		if (take && !mine)
-			throw new XferError(
-				"EHELD",
-				`${shortId(message.id)} is ${handoff.state}: there is nothing to take`,
-				`xfer mark ${shortId(message.id)} new gives it back first`,
-			);
-		if (!peek && !mine) note(`xfer: ${shortId(message.id)} is ${handoff.state} already: nothing is marked`);
-		return looked(inbox, handoff);
+		if (take) throw new XferError("EHELD", `${short} is ${state}: there is nothing to take`, `xfer mark ${short} new gives it back first`);
+		note(`xfer: ${short} is ${state} already: nothing is marked`);
 	}
-	const taken = inbox.take({ message });
-	if (taken) return fromTaken(inbox, taken);
-	const now: Message = inbox.maildir.find(message.id);
-	throw new XferError("EHELD", `${shortId(message.id)} is ${inbox.look(now)?.state ?? "gone"} just now`, "look with --peek");
+	return lookedAt(inbox, handoff);
 }
 
 function nothing(inbox: Inbox, name: string, directory: string): XferError {
-	const { items } = inbox.list({ states: (state) => state === "queued" });
-	const [large] = items;
-	if (large)
-		return new XferError(
-			"EHANDOFF",
-			`nothing to read unasked: ${items.length} too large for it`,
-			`name it: xfer read ${shortId(large.id)} --as ${name}; it is ${large.size} bytes`,
-		);
-	return new XferError("EHANDOFF", `nothing to read for ${name}`, `its Inbox is ${directory}`);
+	const [large, ...others] = inbox.list({ states: (state) => state === "queued" }).items;
+	if (!large) return new XferError("EHANDOFF", `nothing to read for ${name}`, `its Inbox is ${directory}`);
+	const many = others.length > 0 ? `, and ${others.length} others` : "";
+	return new XferError(
+		"EHANDOFF",
+		`nothing to read unasked: ${shortId(large.id)} is ${large.size} bytes${many}`,
+		`name it: xfer read ${shortId(large.id)} --as ${name}`,
+	);
 }
 
-function show(one: Show, now: number): void {
-	const file = new OpenFile(one.file());
-	try {
-		if (!isTerminal()) {
-			copy(file, 1, 0);
-			return;
-		}
-		const { from, kind, subject, id, date, re, priority, header } = one.handoff;
-		const facts = [kind, priority, shortId(id), formatAge(date, now), re && `re ${shortId(re)}`].filter((fact) => fact !== undefined);
-		print(`${paint("bold", `from ${visible(from)}`)} ${paint("dim", `· ${visible(facts.join(" · "))}`)}\n`);
-		if (header.fields.has("subject")) print(`${paint("cyan", visible(subject))}\n`);
-		const body = file.read(header.body, file.size).toString("utf8");
-		print(`\n${visibleLines(body)}${body.endsWith("\n") ? "" : "\n"}`);
-	} finally {
-		file.close();
-	}
-}
-
-/** Copies a file's bytes from an offset to standard output (1) or error (2), without holding them all. */
-export function copy(file: OpenFile, fd: 1 | 2, from: number): void {
-	for (let at = from; at < file.size; ) {
-		const chunk = file.read(at, 65_536);
-		if (chunk.length === 0) break;
-		print(chunk, fd);
-		at += chunk.length;
-	}
-}
-
-function document(one: Show): object {
-	const { id, state, attempts, size, header } = one.handoff;
-	const file = new OpenFile(one.file());
-	try {
-		const body = file.read(header.body, file.size);
-		const text = body.toString("utf8");
-		const content = Buffer.from(text).equals(body) ? { body: text } : { bodyBase64: body.toString("base64") };
-		return {
-			id,
-			state,
-			attempts,
-			size,
-			...describe(one.handoff),
-			header: Object.fromEntries(header.fields),
-			warnings: header.warnings,
-			...content,
-		};
-	} finally {
-		file.close();
-	}
-}
-
-/** A Handoff's own words for JSON, with dates as text. */
-export function describe({ from, to, kind, subject, date, re, thread, priority, expires, key, hops }: Listed): object {
-	const time = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString());
-	return { from, to, kind, subject, date: time(date), re, thread, priority, expires: time(expires), key, hops };
+function refuse(what: string, cure = "leave one away"): never {
+	throw new XferError("EINPUT", what, cure);
 }
 
 function bytes(text: string | boolean): number {

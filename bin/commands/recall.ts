@@ -1,6 +1,6 @@
 import { shortId } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
-import { isTerminal, print, printJson } from "../output.ts";
+import { isTerminal, printJson, printLine } from "../output.ts";
 
 export const recall: Command = {
 	name: "recall",
@@ -14,7 +14,8 @@ export const recall: Command = {
 		const { sent } = session.node();
 		const { id, to } = sent.recall(sent.find(piece));
 		if (session.json) printJson("xfer.recall/1", { id, to, state: "recalled" });
-		else print(isTerminal() ? `recalled from ${to} ${shortId(id)}\n` : `recalled\t${id}\n`);
+		else if (isTerminal()) printLine(`recalled from ${to}`, shortId(id));
+		else printLine("recalled", id);
 		return undefined;
 	},
 };

@@ -1,13 +1,12 @@
-import { OpenFile } from "../../lib/files.ts";
 import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
 import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
 import { parseDuration } from "../duration.ts";
-import { exit, exitCode, explain } from "../errors.ts";
-import { isTerminal, note, paint, print, printJson, readInput } from "../output.ts";
+import { exit, exitCode, explain, report } from "../errors.ts";
+import { ClosedOutput, isTerminal, note, printJson, printLine, readInput, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
-import { copy } from "./read.ts";
+import { document, inHand, lookedAt, printBody, showAndMark } from "../show.ts";
 
 /** The options that describe a Handoff, for `send` and `reply`. */
 export const handoffOptions = {
@@ -116,77 +115,68 @@ function outgoing(values: Values, now: number): Pick<Outgoing, "kind" | "subject
 	};
 }
 
-function printOutcomes({ tree, json }: Session, outcomes: readonly Outcome[]): number {
-	const now = tree.context.now();
-	const delivered = outcomes.filter(({ error }) => !error).length;
-	const code =
-		delivered === outcomes.length ? exit.done : delivered > 0 ? exit.partly : Math.max(...outcomes.map(({ error }) => exitCode(error)));
-	if (json && delivered > 0) {
-		const items = outcomes.map((outcome) => {
-			if (outcome.error) return { to: outcome.to, error: explain(outcome.error) };
-			const { live, presence } = tree.node(outcome.to).whereabouts();
-			return {
-				to: outcome.to,
-				id: outcome.id,
-				state: "queued",
-				durability: outcome.durability,
-				live: live !== undefined,
-				status: presence.status,
-				holding: presence.holding,
-				wake: presence.wake,
-			};
-		});
-		printJson("xfer.send/1", { handoffs: items });
-		return code;
-	}
-	for (const outcome of outcomes) {
-		if (outcome.error) {
-			note(`xfer: ${outcomes.length > 1 ? `${outcome.to}: not delivered: ` : ""}${explain(outcome.error)}`);
-			continue;
+function printOutcomes(session: Session, outcomes: readonly Outcome[]): number {
+	const { tree, json } = session;
+	const delivered = outcomes.flatMap((outcome) => (outcome.error ? [] : [outcome]));
+	const failed = outcomes.length - delivered.length;
+	const code = failed === 0 ? exit.done : delivered.length > 0 ? exit.partly : Math.max(...outcomes.map(({ error }) => exitCode(error)));
+	for (const { to, error } of outcomes) if (error) note(`xfer: ${outcomes.length > 1 ? `${to}: not delivered: ` : ""}${explain(error)}`);
+	try {
+		if (json && delivered.length > 0) printJson("xfer.send/1", { handoffs: outcomes.map((outcome) => documentOf(session, outcome)) });
+		if (json) return code;
+		for (const { to, id, durability } of delivered) {
+			const where = describeNode(tree.node(to).whereabouts(), tree.context.now());
+			const doubt = durability === "unknown" ? ", durability unknown: do not send it again" : "";
+			printLine(`queued for ${to} (${where})${doubt}`, isTerminal() ? shortId(id) : id);
 		}
-		const where = describeNode(tree.node(outcome.to).whereabouts(), now);
-		const doubt = outcome.durability === "unknown" ? ", durability unknown: do not send it again" : "";
-		const line = `queued for ${outcome.to} (${where})${doubt}`;
-		print(isTerminal() ? `${line}  ${paint("dim", shortId(outcome.id))}\n` : `${line}\t${outcome.id}\n`);
+	} catch (error) {
+		note(`xfer: delivered all the same, as ${delivered.map(({ id }) => shortId(id)).join(", ")}: do not send it again`);
+		if (error instanceof ClosedOutput) throw error;
+		return report(error);
 	}
 	return code;
 }
 
-async function waitFor({ tree, me }: Session, id: string, to: string, limit: number | undefined): Promise<number> {
+function documentOf({ tree }: Session, outcome: Outcome): object {
+	if (outcome.error) return { to: outcome.to, error: explain(outcome.error) };
+	const { to, id, durability } = outcome;
+	const { live, presence } = tree.node(to).whereabouts();
+	const { status, holding, wake } = presence;
+	return { to, id, state: "queued", durability, live: live !== undefined, status, holding, wake };
+}
+
+/** Waits for the reply and prints its text, and nothing else. */
+async function waitFor(session: Session, id: string, to: string, limit: number | undefined): Promise<number> {
+	const { tree, me, json } = session;
 	const node = tree.node(me);
+	const { inbox } = node;
 	const story = () => {
 		const [standing] = node.sent.standings([id]);
 		return standing ? describeStanding(standing, tree.has(to) ? tree.node(to).whereabouts() : undefined, tree.context.now()) : "gone";
 	};
 	note(`${shortId(id)} ${story()}`);
 	const signal = limit === undefined ? new AbortController().signal : AbortSignal.timeout(limit);
-	const tell = (directory: string, reason: string) => note(`xfer: no file events in ${directory} (${reason}): looking every second`);
-	const ending = await waitForReply(node, id, signal, { persistent: true, onPolling: tell });
+	const ending = await waitForReply(node, id, signal, { persistent: true, onPolling: tellPolling });
 	if (!ending) {
 		note(`xfer: no reply in time: ${story()} (to take it back: xfer recall ${shortId(id)} --as ${me}; to wait on: xfer inbox --as ${me})`);
 		return exit.timeout;
 	}
 	const { reply, state } = ending;
 	const failed = state === "failed" && reply?.kind === "report";
-	if (!reply || failed) {
-		note(`xfer: no reply will come: ${shortId(id)} was ${state}${state === "gone" ? "" : ` by ${to}`}`);
-		if (!reply) return exit.failed;
-	}
+	if (!reply || failed)
+		note(
+			`xfer: no reply will come: ${shortId(id)} ${state === "failed" ? `failed at ${to}` : state === "gone" ? "is gone" : `was ${state}`}`,
+		);
+	if (!reply) return exit.failed;
 	// In the Inbox still: ours to take, unless a live instance of this Node reads its own mail. Taken already: only shown.
 	const holder = node.live();
-	const taken =
-		!holder || holder.instance === tree.context.instance ? node.inbox.take({ message: node.inbox.maildir.find(reply.id) }) : undefined;
-	try {
-		const file = new OpenFile(taken?.file ?? node.inbox.maildir.file(node.inbox.maildir.find(reply.id)));
-		try {
-			copy(file, failed ? 2 : 1, reply.header.body);
-		} finally {
-			file.close();
-		}
-	} catch (error) {
-		taken?.release();
-		throw error;
-	}
-	taken?.done();
+	const mine = !holder || holder.instance === tree.context.instance;
+	const taken = mine ? inbox.take({ message: inbox.maildir.find(reply.id) }) : undefined;
+	const one = taken ? inHand(inbox, taken) : lookedAt(inbox, reply);
+	showAndMark([one], () => {
+		if (failed) printBody(one, 2);
+		else if (json) printJson("xfer.read/1", { handoffs: [document(one, tree.context.maxBytes)] });
+		else printBody(one, 1);
+	});
 	return failed ? exit.failed : exit.done;
 }

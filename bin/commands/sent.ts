@@ -1,11 +1,12 @@
+import { timeOf } from "../../lib/filename.ts";
 import { type Standing, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { describeStanding } from "../describe.ts";
 import { formatAge } from "../duration.ts";
 import { isTerminal, note, print, printJson, printTable, visible } from "../output.ts";
 import type { Session } from "../session.ts";
+import { describe } from "../show.ts";
 import { limitOf } from "./inbox.ts";
-import { describe } from "./read.ts";
 
 export const sent: Command = {
 	name: "sent",
@@ -33,7 +34,7 @@ export const sent: Command = {
 		const terminal = isTerminal();
 		await printTable(
 			standings.map(({ id, to, state, handoff }) => {
-				const date = handoff?.date;
+				const date = handoff?.date ?? timeOf(id);
 				const when = date === undefined ? "" : terminal ? formatAge(date, now) : new Date(date).toISOString();
 				return [
 					terminal ? shortId(id) : id,
@@ -63,7 +64,7 @@ function story(session: Session, standing: Standing | undefined): undefined {
 	if (handoff) lines.push(`${handoff.kind}: ${handoff.subject}`, `sent ${formatAge(handoff.date, now)}`);
 	if (handoff?.attempts) lines.push(`given back ${handoff.attempts} ${handoff.attempts === 1 ? "time" : "times"}`);
 	lines.push(describeStanding(standing, info, now));
-	if (handoff?.state === "queued") lines.push(`to take it back: xfer recall ${shortId(id)}`);
+	if (handoff?.state === "queued") lines.push(`to take it back: xfer recall ${shortId(id)}${session.asMe}`);
 	print(lines.map((line) => `${visible(line)}\n`).join(""));
 }
 

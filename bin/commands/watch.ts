@@ -1,8 +1,9 @@
 import { type Change, type Listed, shortId, watchTree } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
 import { parseDuration } from "../duration.ts";
-import { isTerminal, note, paint, print, printJson, visible } from "../output.ts";
-import { describe } from "./read.ts";
+import { exit } from "../errors.ts";
+import { isTerminal, paint, print, printJson, printLine, tellPolling, visible } from "../output.ts";
+import { describe } from "../show.ts";
 
 export const watch: Command = {
 	name: "watch",
@@ -13,17 +14,13 @@ export const watch: Command = {
 		["xfer watch @all", "all traffic in one pane, marks included"],
 		["xfer watch --json | jq .subject", "a JSON document a line"],
 	],
-	options: { timeout: { ...timeout, help: "end after this time" } },
+	options: { timeout },
 	words: [0, 1],
 	completes: "nodes",
 	async run(session, [name], values) {
 		const { tree } = session;
 		const signal = typeof values.timeout === "string" ? AbortSignal.timeout(parseDuration(values.timeout, "--timeout")) : undefined;
-		const options = {
-			signal,
-			persistent: true,
-			onPolling: (directory: string, reason: string) => note(`xfer: no file events in ${directory} (${reason}): looking every second`),
-		};
+		const options = { signal, persistent: true, onPolling: tellPolling };
 		const tell = ({ node, state, message }: Change) => {
 			const handoff = tree.node(node).inbox.look(message);
 			// It has moved on already: what it was is not known any more, that it was here is.
@@ -34,17 +31,17 @@ export const watch: Command = {
 			const node = name === undefined ? session.node() : tree.node(name);
 			for await (const message of node.inbox.watch({ ...options, waiting: false })) tell({ node: node.name, state: "queued", message });
 		}
-		return undefined;
+		return exit.timeout; // nothing else ends it but a signal
 	},
 };
 
 function line(json: boolean, node: string, state: string, handoff: Listed, all: boolean): void {
 	const { id, kind, from, subject, date } = handoff;
 	if (json) printJson("xfer.watch/1", { node, id, state, attempts: handoff.attempts, ...describe(handoff) });
-	else if (!isTerminal()) print(`${[new Date(date).toISOString(), state, node, id, kind, from, subject].map(visible).join("\t")}\n`);
+	else if (!isTerminal()) printLine(new Date(date).toISOString(), state, node, id, kind, from, subject);
 	else {
 		const clock = new Date().toTimeString().slice(0, 8);
 		const what = all ? `${state} ${from} → ${node}` : `from ${from}`;
-		print(`${paint("dim", clock)} ${shortId(id)} ${paint("bold", visible(what))} ${visible(kind)}: ${visible(subject)}\n`);
+		print(`${paint("dim", clock)} ${visible(shortId(id))} ${paint("bold", visible(what))} ${visible(kind)}: ${visible(subject)}\n`);
 	}
 }

@@ -1,0 +1,113 @@
+import { OpenFile } from "../lib/files.ts";
+import { type Inbox, type Listed, shortId, type Taken, XferError } from "../lib/index.ts";
+import { formatAge } from "./duration.ts";
+import { isTerminal, paint, print, visible, visibleLines } from "./output.ts";
+
+/** A Handoff that is about to be shown, and what happens to it once it was. */
+export interface Shown {
+	readonly handoff: Listed;
+	/** Path of its file now. */
+	file(): string;
+	/** It reached its reader. */
+	done(): void;
+	/** It did not. */
+	release(): void;
+}
+
+/** One in hand: read once it was shown, given back else. */
+export function inHand(inbox: Inbox, taken: Taken): Shown {
+	const handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
+	if (!handoff)
+		throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`, "xfer inbox --all shows where it stands");
+	return { handoff, file: () => taken.file, done: () => taken.done(), release: () => taken.release() };
+}
+
+/** One that is only looked at. */
+export function lookedAt(inbox: Inbox, handoff: Listed): Shown {
+	return { handoff, file: () => inbox.maildir.file(inbox.maildir.find(handoff.id)), done: () => {}, release: () => {} };
+}
+
+/** Shows, then marks: what could not be shown is given back. */
+export function showAndMark(some: readonly Shown[], show: () => void): void {
+	try {
+		show();
+	} catch (error) {
+		for (const one of some) one.release();
+		throw error;
+	}
+	for (const one of some) one.done();
+}
+
+/** Prints a Handoff: its file's own bytes, or for a person its facts, subject and text. */
+export function printHandoff(one: Shown, now: number): void {
+	if (!isTerminal()) {
+		printBytes(one, 0);
+		return;
+	}
+	const { from, kind, subject, id, date, re, priority, header } = one.handoff;
+	const facts = [kind, priority, shortId(id), formatAge(date, now), re && `re ${shortId(re)}`].filter((fact) => fact !== undefined);
+	print(`${paint("bold", `from ${visible(from)}`)} ${paint("dim", `· ${visible(facts.join(" · "))}`)}\n`);
+	if (header.fields.has("subject")) print(`${paint("cyan", visible(subject))}\n`);
+	print("\n");
+	printText(one, 1);
+}
+
+/** Prints the text of a Handoff: its own bytes, or for a person with its control characters shown. */
+export function printBody(one: Shown, fd: 1 | 2): void {
+	if (fd === 2 || isTerminal()) printText(one, fd);
+	else printBytes(one, one.handoff.header.body);
+}
+
+/** A Handoff for JSON. The text of one over the limit is not loaded: then `file` says where it is. */
+export function document(one: Shown, limit: number): object {
+	const { id, state, attempts, size, header } = one.handoff;
+	const words = {
+		id,
+		state,
+		attempts,
+		size,
+		...describe(one.handoff),
+		header: Object.fromEntries(header.fields),
+		warnings: header.warnings,
+	};
+	if (size > limit) return { ...words, file: one.file() };
+	const body = Buffer.concat([...chunks(one, header.body)]);
+	const text = body.toString("utf8");
+	return { ...words, ...(Buffer.from(text).equals(body) ? { body: text } : { bodyBase64: body.toString("base64") }) };
+}
+
+/** A Handoff's own words for JSON, with dates as text. */
+export function describe({ from, to, kind, subject, date, re, thread, priority, expires, key, hops }: Listed): object {
+	const time = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString());
+	return { from, to, kind, subject, date: time(date), re, thread, priority, expires: time(expires), key, hops };
+}
+
+function printBytes(one: Shown, from: number): void {
+	for (const chunk of chunks(one, from)) print(chunk);
+}
+
+function printText(one: Shown, fd: 1 | 2): void {
+	const decoder = new TextDecoder();
+	let last = "";
+	for (const chunk of chunks(one, one.handoff.header.body)) {
+		last = decoder.decode(chunk, { stream: true }) || last;
+		print(visibleLines(last), fd);
+	}
+	const rest = decoder.decode();
+	print(`${visibleLines(rest)}${(rest || last).endsWith("\n") ? "" : "\n"}`, fd);
+}
+
+/** A file's bytes from an offset, without holding them all. */
+function* chunks(one: Shown, from: number): Generator<Buffer> {
+	const file = new OpenFile(one.file());
+	try {
+		for (let at = from; at < file.size; ) {
+			const chunk = file.read(at, 65_536);
+			if (chunk.length === 0) return;
+			yield chunk;
+			at += chunk.length;
+		}
+	} finally {
+		file.close();
+	}
+}
