@@ -76,6 +76,8 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 		throw new XferError("EINPUT", "a chosen id is for one recipient, and a file name without : ; , of at most 180 bytes");
 	}
 	const to = found.map(([name]) => name);
+	// What is sent again under its id must be the same bytes, whenever and by whichever process.
+	const again = outgoing.id !== undefined;
 	const header = Buffer.from(
 		formatHeader([
 			["from", sender],
@@ -89,14 +91,14 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 					.join(" ")
 					.trim(),
 			],
-			["date", timestamp(context)],
+			["date", again ? undefined : timestamp(context)],
 			["re", outgoing.re],
 			["thread", outgoing.thread],
 			["priority", outgoing.priority],
 			["expires", outgoing.expires === undefined ? undefined : new Date(outgoing.expires).toISOString()],
 			["key", outgoing.key],
 			["hops", outgoing.hops ? String(outgoing.hops) : undefined],
-			["instance", context.instance],
+			["instance", again ? undefined : context.instance],
 			["cwd", outgoing.cwd],
 			["repo", outgoing.repo],
 			["branch", outgoing.branch],
