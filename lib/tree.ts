@@ -290,8 +290,17 @@ export class Node {
 		this.inbox.returnLeases(before.instance === context.instance ? undefined : before.instance);
 		const live = new Live(this, lock, { about: before.about, started: timestamp(context), ...presence }, context);
 		await live.publish({});
-		collect(this.#tree, this, { daily: true });
+		this.tidy();
 		return live;
+	}
+
+	/** Clears away what has ended long ago, once a day. */
+	tidy(): void {
+		try {
+			collect(this.#tree, this, { daily: true });
+		} catch {
+			// not worth not being there: xfer gc and xfer doctor say what is wrong
+		}
 	}
 
 	/** A failed Handoff comes back to its sender as a report: never for a report, and not to where nobody is. */

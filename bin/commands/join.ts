@@ -1,4 +1,4 @@
-import { collect, type Node } from "../../lib/index.ts";
+import type { Node } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { formatDuration } from "../duration.ts";
 import { printJson, printLine } from "../output.ts";
@@ -16,8 +16,10 @@ export const join: Command = {
 		const about = typeof values.about === "string" ? values.about : undefined;
 		const node = tree.join(name, { about });
 		const before = node.presence();
-		if (about !== undefined && before.about !== about) await node.setPresence({ ...before, about });
-		collect(tree, node, { daily: true });
+		// A name that somebody joins by is a chosen one, also when a first send had made the Node.
+		if ((about !== undefined && before.about !== about) || before.derived)
+			await node.setPresence({ ...before, about: about ?? before.about, derived: undefined });
+		node.tidy();
 		const { count, oldest } = waiting(node);
 		if (session.json) {
 			printJson("xfer.join/1", { name: node.name, path: node.directory, made, unread: count });
