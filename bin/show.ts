@@ -24,7 +24,8 @@ export function inHand(inbox: Inbox, taken: Taken): Shown {
 
 /** One that is only looked at. */
 export function lookedAt(inbox: Inbox, handoff: Listed): Shown {
-	return { handoff, file: () => inbox.maildir.file(inbox.maildir.find(handoff.id)), done: () => {}, release: () => {} };
+	const file = () => inbox.maildir.file(inbox.maildir.get(handoff.id) ?? handoff.message);
+	return { handoff, file, done: () => {}, release: () => {} };
 }
 
 /** Shows, then marks: what could not be shown is given back. */

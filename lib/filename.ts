@@ -26,6 +26,13 @@ export type State =
 	| "unreadable"
 	| (string & {});
 
+const over: ReadonlySet<State> = new Set(["read", "answered", "recalled", "expired", "replaced"]);
+
+/** Whether nobody needs to do anything about a Handoff in this state any more. */
+export function isOver(state: State): boolean {
+	return over.has(state);
+}
+
 /** In hand until `end` (unix seconds, 0 when unreadable), by `instance`. */
 export interface Lease {
 	readonly end: number;

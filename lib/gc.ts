@@ -1,6 +1,6 @@
 import { lstatSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { errno } from "./errors.ts";
-import { stateOf } from "./filename.ts";
+import { isOver, stateOf } from "./filename.ts";
 import { isFile } from "./files.ts";
 import { removeDeadLocks } from "./lock.ts";
 import type { Node, Tree } from "./tree.ts";
@@ -36,7 +36,6 @@ export interface GcReport {
 const day = 24 * 3600 * 1000;
 /** ms after which nobody is still writing a file in `tmp/` (protocol 2). */
 const abandoned = 36 * 3600 * 1000;
-const ended = new Set(["read", "answered", "recalled", "expired", "replaced"]);
 
 /**
  * Clears a Node of what has ended. Never touches what is queued (save expired ones), taken or failed.
@@ -68,7 +67,7 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	for (const message of inbox.maildir.list("cur")) {
 		const file = inbox.maildir.file(message);
 		// The inode's change is the rename that ended it; its mtime is when it was sent.
-		if (ended.has(stateOf("cur", message)) && now - (lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep)
+		if (isOver(stateOf("cur", message)) && now - (lstatSync(file, { throwIfNoEntry: false })?.ctimeMs ?? now) >= keep)
 			handoffs += remove(file);
 	}
 	let pointers = 0;

@@ -96,13 +96,18 @@ export class Inbox {
 		const wanted = others.filter(({ state }) => states(state));
 		const queued = states("queued") || states("expired") ? waiting : [];
 		const items: Listed[] = [];
+		const expired: Listed[] = [];
 		let seen = 0;
 		for (const message of this.#inOrder(queued, wanted)) {
-			if (limit !== 0 && items.length >= limit) break;
+			if (limit !== 0 && items.length + expired.length >= limit) break;
 			seen++;
 			const item = this.look(message);
-			if (item && states(item.state)) items.push(item);
+			if (!item || !states(item.state)) continue;
+			// What its header has ended stands with what has ended, not with what needs a reader.
+			if (item.state === "expired" && stateOf(message.dir, message) === "queued") expired.push(item);
+			else items.push(item);
 		}
+		items.push(...expired);
 		return { items, more: queued.length + wanted.length - seen, counts };
 	}
 

@@ -51,6 +51,11 @@ export class Maildir {
 		return { dir, name, ...parseFileName(name) };
 	}
 
+	/** The message with this id, wherever it lies. */
+	get(id: string): Message | undefined {
+		return this.#named(id)[0];
+	}
+
 	/**
 	 * The one message that a person means by a piece of its id.
 	 * @throws {XferError} as `pickId`
@@ -86,7 +91,7 @@ export class Maildir {
 	 * @throws {XferError} EINPUT when the id is taken by other bytes
 	 */
 	deliverAs(id: string, bytes: Uint8Array): Durability | "again" {
-		const before = this.#others(id, "");
+		const before = this.#named(id);
 		if (before.length > 0) return this.#same(before, bytes, id);
 		const temporary = this.#write(`${id}.${this.#context.instance}`, bytes);
 		const file = `${this.path}/new/${id}`;
@@ -100,7 +105,7 @@ export class Maildir {
 		} finally {
 			rmSync(temporary, { force: true });
 		}
-		const others = this.#others(id, id);
+		const others = this.#named(id).filter(({ dir, name }) => dir !== "new" || name !== id);
 		if (others.length === 0) return this.#sync();
 		rmSync(file, { force: true });
 		return this.#same(others, bytes, id);
@@ -172,8 +177,8 @@ export class Maildir {
 		}
 	}
 
-	#others(id: string, except: string): Message[] {
-		return (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name) === id && !(dir === "new" && name === except)));
+	#named(id: string): Message[] {
+		return (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name) === id));
 	}
 
 	#same(messages: readonly Message[], bytes: Uint8Array, id: string): "again" {

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { lstatSync, rmSync, writeFileSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno } from "./errors.ts";
 import { OpenFile } from "./files.ts";
@@ -77,7 +77,10 @@ export function readPresence(directory: string): Presence {
  */
 export async function writePresence(directory: string, presence: Presence): Promise<void> {
 	const { default: writeFileAtomic } = await import("write-file-atomic");
-	await writeFileAtomic(`${directory}/node.md`, formatPresence(presence), { mode: 0o600, fsync: false });
+	const file = `${directory}/node.md`;
+	// write-file-atomic replaces what a symlink points to; nobody's file outside of the tree is ours to write.
+	if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) rmSync(file, { force: true });
+	await writeFileAtomic(file, formatPresence(presence), { mode: 0o600, fsync: false });
 }
 
 /** The first presence of a Node that is just being made: what is there already stays. */

@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { type Context, type ContextOptions, createContext } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
+import { isOver, stateOf } from "./filename.ts";
 import { modified, syncDirectory } from "./files.ts";
 import { collect } from "./gc.ts";
 import type { Handoff } from "./handoff.ts";
@@ -158,26 +159,24 @@ export class Tree {
 			);
 		}
 		const { maildir } = node.inbox;
+		const aliases = [...this.#names().aliases].flatMap(([alias, to]) => (to === given ? [alias] : []));
+		const ended = maildir.list("cur").filter((message) => isOver(stateOf("cur", message)));
 		try {
-			rmdirSync(`${path}/new`); // from here on nothing can arrive without making it again
-			rmdirSync(`${path}/tmp`);
+			for (const part of ["new", "tmp"]) removeEmpty(`${path}/${part}`); // from here on nothing can arrive without making them again
+			for (const message of ended) rmSync(maildir.file(message), { force: true });
+			for (const id of node.sent.ids()) if (node.sent.recipient(id) !== undefined) rmSync(`${path}/sent/${id}`, { force: true });
+			for (const part of ["cur", "sent"]) removeEmpty(`${path}/${part}`);
+			for (const part of ["live.lock", "node.md", ".gc"]) rmSync(`${path}/${part}`, { recursive: true, force: true });
+			removeEmpty(path);
 		} catch (error) {
-			if (errno(error) === "ENOENT") mkdirSync(path, { recursive: true });
-			else {
-				mkdirSync(`${path}/new`, { recursive: true, mode: 0o700 });
-				throw new XferError("EHELD", `something is in ${path}/new or tmp (${errno(error)})`, "xfer doctor says what; then try again");
-			}
+			this.join(given); // what was removed of its parts is made again
+			throw new XferError(
+				"EHELD",
+				`${given} is not empty (${errno(error)}): something arrived just now, or is not ours`,
+				`look at ${path}, then try again`,
+			);
 		}
-		const ended = maildir.list("cur");
-		for (const message of ended) rmSync(maildir.file(message), { force: true });
-		for (const part of ["cur", "sent", "live.lock", "node.md", ".gc"]) rmSync(`${path}/${part}`, { recursive: true, force: true });
-		for (const [alias, to] of this.#names().aliases) if (to === given) unlinkSync(`${this.#nodes}/${alias}`);
-		try {
-			rmdirSync(path);
-		} catch (error) {
-			if (errno(error) !== "ENOTEMPTY" && errno(error) !== "ENOENT") throw error;
-			throw new XferError("EHELD", `${given} is not empty: something arrived just now, or is not ours`, `look at ${path}`);
-		}
+		for (const alias of aliases) unlinkSync(`${this.#nodes}/${alias}`);
 		return { removed: given, handoffs: ended.length };
 	}
 
@@ -215,6 +214,15 @@ export class Tree {
 			else if (real) aliases.set(name, real);
 		}
 		return { names: names.sort(), aliases };
+	}
+}
+
+/** Removes a directory with nothing in it, if it is there. */
+function removeEmpty(path: string): void {
+	try {
+		rmdirSync(path);
+	} catch (error) {
+		if (errno(error) !== "ENOENT") throw error;
 	}
 }
 
@@ -312,7 +320,7 @@ export class Node {
 			to: [handoff.from],
 			kind: "report",
 			subject: `failed: ${handoff.subject}`.slice(0, 200),
-			body: reason || "failed, without a reason",
+			body: reason.slice(0, 4096) || "failed, without a reason",
 			re: handoff.id,
 			thread: handoff.thread ?? handoff.id,
 			hops: handoff.hops + 1,

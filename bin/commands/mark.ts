@@ -1,4 +1,5 @@
-import { resolve } from "node:path";
+import { realpathSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { leaseOf, parseFileName } from "../../lib/filename.ts";
 import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
@@ -45,19 +46,29 @@ function byId(session: Session, piece: string): Target {
 
 /** A path that `read --take` printed: exact, for the lease in its name says who took it. */
 function byPath({ tree, instance }: Session, given: string): Target {
-	const [, name, file] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(resolve(given)) ?? [];
-	if (!name || !file || !tree.has(name))
+	const [, name = "", file = ""] = /\/([^/]+)\/(?:new|cur)\/([^/]+)$/.exec(resolve(given)) ?? [];
+	const node = tree.has(name) ? tree.node(name) : undefined;
+	if (!node || !sameDirectory(dirname(dirname(resolve(given))), node.directory)) {
 		throw new XferError("EHANDOFF", `${given} is no Handoff of this tree`, "give the path that xfer read --take printed, or an ID");
-	const node = tree.node(name);
-	const { id, ...rest } = parseFileName(file);
-	const taker = leaseOf({ id, ...rest })?.instance;
-	const message = node.inbox.maildir.find(id);
+	}
+	const parsed = parseFileName(file);
+	const taker = leaseOf(parsed)?.instance;
+	const message = node.inbox.maildir.get(parsed.id);
+	if (!message) throw new XferError("EHANDOFF", `${shortId(parsed.id)} is gone`, "xfer inbox --all lists what is there");
 	if (taker !== undefined && leaseOf(message)?.instance !== taker) {
 		throw new XferError(
 			"ELOST",
-			`${shortId(id)} is not in that hand any more: its lease has ended`,
+			`${shortId(parsed.id)} is not in that hand any more: its lease has ended`,
 			"it is, or was, somebody else's: do nothing more about it",
 		);
 	}
 	return { node, message, only: taker ?? instance };
+}
+
+function sameDirectory(a: string, b: string): boolean {
+	try {
+		return realpathSync(a) === realpathSync(b);
+	} catch {
+		return false; // one of them is not there
+	}
 }

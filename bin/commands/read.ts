@@ -118,7 +118,11 @@ function named({ instance, tree }: Session, inbox: Inbox, piece: string, peek: b
 	if (!peek && (state === "queued" || over)) {
 		const taken = inbox.take({ message });
 		if (taken) return inHand(inbox, taken);
-		throw new XferError("EHELD", `${short} is ${inbox.look(inbox.maildir.find(message.id))?.state ?? "gone"} just now`, "look with --peek");
+		throw new XferError(
+			"EHELD",
+			`${short} is ${inbox.look(inbox.maildir.get(message.id) ?? message)?.state ?? "gone"} just now`,
+			"look with --peek",
+		);
 	}
 	const mine = lease !== undefined && lease.instance === instance;
 	if (!peek && !mine) {

@@ -36,7 +36,7 @@ export const reply: Command = {
 			throw new XferError("ENODE", `its sender ${JSON.stringify(to.to[0])} is no Node`, "nobody could read the reply");
 		const how = `xfer reply ${piece} "…", or: … | xfer reply ${piece} -`;
 		return deliver(session, { from: me, ...to }, words, values, how, () => {
-			if (message) node.inbox.mark(node.inbox.maildir.find(message.id), "answered");
+			if (message) node.inbox.mark(node.inbox.maildir.get(message.id) ?? message, "answered");
 		});
 	},
 };

@@ -171,7 +171,7 @@ async function waitFor(session: Session, id: string, to: string, limit: number |
 	// In the Inbox still: ours to take, unless a live instance of this Node reads its own mail. Taken already: only shown.
 	const holder = node.live();
 	const mine = !holder || holder.instance === tree.context.instance;
-	const taken = mine ? inbox.take({ message: inbox.maildir.find(reply.id) }) : undefined;
+	const taken = mine ? inbox.take({ message: inbox.maildir.get(reply.id) ?? reply.message }) : undefined;
 	const one = taken ? inHand(inbox, taken) : lookedAt(inbox, reply);
 	showAndMark([one], () => {
 		if (failed) printBody(one, 2);
