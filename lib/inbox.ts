@@ -3,10 +3,12 @@ import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
 import { attemptsOf, compare, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
-import { isFile, OpenFile } from "./files.ts";
-import { type Handoff, headerLimit, parseHeader, readHandoff } from "./handoff.ts";
+import { isFile } from "./files.ts";
+import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
 import { Maildir, type Message } from "./maildir.ts";
+import { readHead, readWhole, UnreadableError } from "./reading.ts";
+import { type Bounce, hold, type Taken } from "./taken.ts";
 import { type WatchOptions, watchMaildir } from "./watch.ts";
 
 /** A Handoff in an Inbox as a look shows it: its header and where it stands, never its body. */
@@ -38,27 +40,6 @@ export interface TakeOptions {
 	/** Nothing when the oldest one is larger than this many bytes, with its header. */
 	readonly within?: number | undefined;
 }
-
-/** A Handoff in hand: until the lease ends, nobody else gets it. Every method throws ELOST once it did. */
-export interface Taken {
-	readonly handoff: Handoff;
-	/** The body. Of one over the size limit, which is taken only when it is asked for, nothing: see `file`. */
-	readonly body: Buffer;
-	readonly attempts: number;
-	/** Path of the file; a renewal changes it. */
-	readonly file: string;
-	/** It reached its reader: read, and answered if `replied`. */
-	done(replied?: boolean): void;
-	/** It can't be done: failed, and its sender gets a report with the reason. */
-	fail(reason: string): void;
-	/** Back to the Inbox for another try. */
-	release(): void;
-	/** A new lease. */
-	renew(): void;
-}
-
-/** Tells the sender of a Handoff why it failed. */
-export type Bounce = (handoff: Handoff, reason: string) => void;
 
 /** The order in which a person needs to see states. */
 const order: readonly State[] = ["queued", "taken", "failed", "unreadable"];
@@ -124,19 +105,19 @@ export class Inbox {
 
 	/** One Handoff as a look shows it; undefined when it was moved meanwhile. */
 	look(message: Message): Listed | undefined {
-		let read: { handoff: Handoff; size: number } | undefined;
-		let named = stateOf(message.dir, message);
+		const file = this.maildir.file(message);
+		const named = stateOf(message.dir, message);
+		const facts = { message, file, attempts: attemptsOf(message), lease: leaseOf(message) };
 		try {
-			read = this.#head(message);
+			const read = readHead(file, message.id);
+			if (!read) return undefined;
+			const state = named === "queued" && this.#isExpired(read.handoff) ? "expired" : named;
+			return Object.assign(read.handoff, facts, { state, size: read.size });
 		} catch (error) {
-			if (errno(error) !== "EUNREADABLE") throw error;
-			read = { handoff: { ...readHandoff(message.id, Buffer.alloc(0), 0), subject: "(can't be read)" }, size: 0 };
-			named = "unreadable";
+			if (!(error instanceof UnreadableError)) throw error;
+			const nothing = readHandoff(message.id, Buffer.alloc(0), 0);
+			return Object.assign(nothing, facts, { state: "unreadable", size: 0, subject: "(can't be read)" });
 		}
-		if (!read) return undefined;
-		const { handoff, size } = read;
-		const state = named === "queued" && this.#isExpired(handoff) ? "expired" : named;
-		return { ...handoff, state, size, message, attempts: attemptsOf(message), lease: leaseOf(message), file: this.maildir.file(message) };
 	}
 
 	/**
@@ -203,8 +184,9 @@ export class Inbox {
 			new: () => this.#giveBack(message),
 			failed: () => maildir.end(message, "failed"),
 		};
-		if (!step[as]())
+		if (!step[as]()) {
 			throw new XferError("EHELD", `${shortId(message.id)} was moved just now by somebody else`, "xfer inbox --all shows where it stands");
+		}
 		if (before) this.#bounce(before, reason);
 	}
 
@@ -294,8 +276,8 @@ export class Inbox {
 
 	#take(message: Message, named: boolean): Taken | undefined {
 		let from = message;
-		if ((leaseOf(from)?.end ?? 0) * 1000 <= this.#context.now() && stateOf(from.dir, from) === "taken")
-			from = this.maildir.release(from) ?? from;
+		const over = stateOf(from.dir, from) === "taken" && (leaseOf(from)?.end ?? 0) * 1000 <= this.#context.now();
+		if (over) from = this.maildir.release(from) ?? from;
 		if (stateOf(from.dir, from) !== "queued" || !isFile(this.maildir.file(from))) return undefined;
 		if (!named && this.#isLarge(from)) return undefined; // never loaded unasked: it waits to be named
 		let inHand: Message | undefined;
@@ -308,9 +290,9 @@ export class Inbox {
 		if (!inHand) return undefined;
 		let read: { handoff: Handoff; body: Buffer } | undefined;
 		try {
-			read = this.#whole(inHand);
+			read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
 		} catch (error) {
-			if (errno(error) !== "EUNREADABLE") {
+			if (!(error instanceof UnreadableError)) {
 				this.maildir.release(inHand);
 				throw error;
 			}
@@ -320,7 +302,7 @@ export class Inbox {
 		}
 		if (!read) return undefined;
 		const why = this.#isExpired(read.handoff) ? "expired" : this.#isReplaced(read.handoff) ? "replaced" : undefined;
-		if (!why) return this.#taken(inHand, read.handoff, read.body);
+		if (!why) return hold(this.#context, this.maildir, inHand, read.handoff, read.body, this.#bounce);
 		this.maildir.end(inHand, why);
 		return undefined;
 	}
@@ -330,86 +312,10 @@ export class Inbox {
 	}
 
 	#isLarge(message: Message): boolean {
-		return this.#sizeOf(message) > this.#context.maxBytes && (this.#head(message)?.size ?? 0) > this.#context.maxBytes;
-	}
-
-	#taken(message: Message, handoff: Handoff, body: Buffer): Taken {
-		const { maildir } = this;
-		const instance = this.#context.instance;
-		const bounce = this.#bounce;
-		let now = message;
-		let ended = false;
-		const step = (rename: (message: Message) => Message | undefined, end = true) => {
-			let next = ended ? undefined : rename(now);
-			if (!next && !ended) {
-				// Somebody may have added a flag: it is ours as long as our instance stands in the name.
-				const same = maildir.inHand(message.id, instance);
-				next = same && rename(same);
-			}
-			if (!next)
-				throw new XferError(
-					"ELOST",
-					`${shortId(message.id)} is not in hand any more: its lease has ended`,
-					"it is, or was, somebody else's: do nothing more about it",
-				);
-			now = next;
-			ended = end;
-		};
-		return {
-			handoff,
-			body,
-			attempts: attemptsOf(message),
-			get file() {
-				return maildir.file(now);
-			},
-			done: (replied = false) => step((from) => maildir.done(from, replied)),
-			release: () => step((from) => maildir.release(from)),
-			renew: () => step((from) => maildir.renew(from), false),
-			fail: (reason) => {
-				step((from) => maildir.end(from, "failed"));
-				bounce(handoff, reason);
-			},
-		};
-	}
-
-	/** The header of a message; undefined when it has gone. */
-	#head(message: Message): { handoff: Handoff; size: number } | undefined {
-		return this.#read(message, (file) => {
-			let head = file.read(0, 4096);
-			let header = parseHeader(head);
-			if (head.length < file.size && (header.warnings.includes("unclosed") || header.body === head.length)) {
-				head = file.read(0, headerLimit + 4096);
-				header = parseHeader(head);
-			}
-			// Without a subject the beginning of the body stands for it.
-			if (!header.fields.has("subject") && head.length < Math.min(file.size, header.body + 4096)) head = file.read(0, header.body + 4096);
-			return { handoff: readHandoff(message.id, head, file.modified, header), size: file.size - header.body };
-		});
-	}
-
-	/** A message with its body, if that is not over the limit. */
-	#whole(message: Message): { handoff: Handoff; body: Buffer } | undefined {
-		return this.#read(message, (file) => {
-			const bytes = file.read(0, headerLimit + this.#context.maxBytes);
-			const handoff = readHandoff(message.id, bytes, file.modified);
-			const body = bytes.subarray(handoff.header.body);
-			return { handoff, body: file.size - handoff.header.body > this.#context.maxBytes ? Buffer.alloc(0) : body };
-		});
-	}
-
-	#read<T>(message: Message, read: (file: OpenFile) => T): T | undefined {
-		let file: OpenFile | undefined;
-		try {
-			file = new OpenFile(this.maildir.file(message));
-			return read(file);
-		} catch (error) {
-			const code = errno(error);
-			if (code === "ENOENT" || code === "EFTYPE" || code === "ELOOP" || code === "ENXIO") return undefined; // gone, or no Handoff at all
-			if (code === "EMFILE" || code === "ENFILE" || code === "ENOMEM" || code === undefined) throw error; // ours, not the file's
-			throw Object.assign(new Error(`${this.maildir.file(message)}: can't be read (${code})`), { code: "EUNREADABLE", cause: error });
-		} finally {
-			file?.close();
-		}
+		return (
+			this.#sizeOf(message) > this.#context.maxBytes &&
+			(readHead(this.maildir.file(message), message.id)?.size ?? 0) > this.#context.maxBytes
+		);
 	}
 
 	#isExpired(handoff: Handoff): boolean {
@@ -418,12 +324,15 @@ export class Inbox {
 
 	/** Whether a newer one of this sender and key waits in `new/`. */
 	#isReplaced(handoff: Handoff): boolean {
-		return handoff.key !== undefined && this.sameKey(handoff).some((other) => compare(other.id, handoff.id) > 0);
+		return handoff.key !== undefined && this.sameKey(handoff, this.maildir.list("new")).some((other) => compare(other.id, handoff.id) > 0);
 	}
 
-	/** The queued ones with this Handoff's sender and key. */
-	sameKey(handoff: Pick<Handoff, "from" | "key">): Listed[] {
-		return [...this.maildir.list("new"), ...this.#unread()].flatMap((message) => {
+	/** Those of these messages, all queued ones unless given, that have this sender and key. */
+	sameKey(
+		handoff: Pick<Handoff, "from" | "key">,
+		messages: readonly Message[] = [...this.maildir.list("new"), ...this.#unread()],
+	): Listed[] {
+		return messages.flatMap((message) => {
 			const other = this.look(message);
 			return other?.key === handoff.key && other?.from === handoff.from ? [other] : [];
 		});

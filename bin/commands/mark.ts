@@ -2,6 +2,7 @@ import { realpathSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { leaseOf, parseFileName } from "../../lib/filename.ts";
 import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
+import { lost } from "../../lib/taken.ts";
 import type { Command } from "../command.ts";
 import { isTerminal, printJson, printLine } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -56,11 +57,7 @@ function byPath({ tree, instance }: Session, given: string): Target {
 	const message = node.inbox.maildir.get(parsed.id);
 	if (!message) throw new XferError("EHANDOFF", `${shortId(parsed.id)} is gone`, "xfer inbox --all lists what is there");
 	if (taker !== undefined && leaseOf(message)?.instance !== taker) {
-		throw new XferError(
-			"ELOST",
-			`${shortId(parsed.id)} is not in that hand any more: its lease has ended`,
-			"it is, or was, somebody else's: do nothing more about it",
-		);
+		throw lost(parsed.id);
 	}
 	return { node, message, only: taker ?? instance };
 }
