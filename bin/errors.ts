@@ -12,6 +12,7 @@ const codes: Record<XferErrorCode, number> = {
 	EAMBIGUOUS: exit.usage,
 	ENODE: exit.missing,
 	EHANDOFF: exit.missing,
+	EUNREADABLE: exit.failed,
 	EHELD: exit.held,
 	ELOST: exit.held,
 };

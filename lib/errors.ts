@@ -4,11 +4,22 @@
  * - `EROOT` the tree's root is not an absolute path
  * - `ENAME` not a Node name · `EINPUT` refused input · `ESIZE` over a limit · `EAMBIGUOUS` a piece of an id that fits several
  * - `ENODE` no such Node · `EHANDOFF` no such Handoff
+ * - `EUNREADABLE` a file that is there and can't be read: it stays, marked, and hides no other
  * - `EHELD` another instance holds it, or was first · `ELOST` a lease or a lock that was held is not any more
  *
  * Errors of the system (`EACCES`, `ENOSPC`, …) are passed on as Node.js throws them.
  */
-export type XferErrorCode = "EROOT" | "ENAME" | "EINPUT" | "ESIZE" | "EAMBIGUOUS" | "ENODE" | "EHANDOFF" | "EHELD" | "ELOST";
+export type XferErrorCode =
+	| "EROOT"
+	| "ENAME"
+	| "EINPUT"
+	| "ESIZE"
+	| "EAMBIGUOUS"
+	| "ENODE"
+	| "EHANDOFF"
+	| "EUNREADABLE"
+	| "EHELD"
+	| "ELOST";
 
 /** An error of the protocol: `message` says what, `cure` what to do about it. */
 export class XferError extends Error {

@@ -58,9 +58,9 @@ export function formatFileName(file: FileName, dir: Dir, separator: Context["sep
 	return [file.id, ...fields].join(",") + info;
 }
 
-/** The value of the first field with this key; empty when it has none. */
+/** The value of the first `KEY=VALUE` with this key; a bare `KEY` is no such field. */
 export function field(file: FileName, key: string): string | undefined {
-	return file.fields.find((text) => keyOf(text) === key)?.slice(key.length + 1);
+	return file.fields.find((text) => text.startsWith(`${key}=`))?.slice(key.length + 1);
 }
 
 /** The same name with these fields set, or dropped (undefined), and these flags added and dropped. */

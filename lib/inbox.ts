@@ -7,7 +7,7 @@ import { isFile } from "./files.ts";
 import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
 import { Maildir, type Message } from "./maildir.ts";
-import { readHead, readWhole, UnreadableError } from "./reading.ts";
+import { readHead, readWhole } from "./reading.ts";
 import { type Bounce, hold, type Taken } from "./taken.ts";
 import { type WatchOptions, watchMaildir } from "./watch.ts";
 
@@ -114,7 +114,7 @@ export class Inbox {
 			const state = named === "queued" && this.#isExpired(read.handoff) ? "expired" : named;
 			return Object.assign(read.handoff, facts, { state, size: read.size });
 		} catch (error) {
-			if (!(error instanceof UnreadableError)) throw error;
+			if (errno(error) !== "EUNREADABLE") throw error;
 			const nothing = readHandoff(message.id, Buffer.alloc(0), 0);
 			return Object.assign(nothing, facts, { state: "unreadable", size: 0, subject: "(can't be read)" });
 		}
@@ -292,7 +292,7 @@ export class Inbox {
 		try {
 			read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
 		} catch (error) {
-			if (!(error instanceof UnreadableError)) {
+			if (errno(error) !== "EUNREADABLE") {
 				this.maildir.release(inHand);
 				throw error;
 			}

@@ -3,6 +3,9 @@ import { XferError } from "./errors.ts";
 /** Names that address something else than one Node (protocol 3). */
 const reserved = new Set(["all", "unknown"]);
 
+/** What to do about `bob@box`. */
+export const oneMachine = "a tree is one machine's: try ssh HOST xfer send NAME -";
+
 /** Whether this is a Node's name as it stands in the tree: lower case, 1 to 63 characters. */
 export function isNodeName(text: string): boolean {
 	return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(text) && !reserved.has(text);
@@ -21,6 +24,7 @@ export function nodeName(text: string): string {
 			`"${name}" can't be a Node's name`,
 			name === "all" ? "@all addresses every live Node" : "it stands for a missing sender: choose another",
 		);
+	if (/.@/.test(text)) throw new XferError("ENAME", `${quote(text)} is not a Node name`, oneMachine);
 	throw new XferError("ENAME", `${quote(text)} is not a Node name`, "1 to 63 of a-z 0-9 . _ -, the first a letter or digit");
 }
 

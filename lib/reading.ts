@@ -1,14 +1,6 @@
-import { errno } from "./errors.ts";
+import { errno, XferError } from "./errors.ts";
 import { OpenFile } from "./files.ts";
 import { type Handoff, headerLimit, parseHeader, readHandoff } from "./handoff.ts";
-
-/** A file that is there and can't be read, for a reason that is its own: it stays, marked, and hides no other. */
-export class UnreadableError extends Error {
-	constructor(path: string, cause: unknown) {
-		super(`${path} can't be read (${errno(cause)})`, { cause });
-		this.name = "UnreadableError";
-	}
-}
 
 /** Bytes that hold nearly every header, and the beginning of the body. */
 const usual = 4096;
@@ -16,7 +8,7 @@ const usual = 4096;
 /**
  * What a file says of itself, and the bytes of its body, of which no more than the beginning is read.
  * @returns undefined when it has gone, or is no regular file
- * @throws {UnreadableError} · the system's error when it is not the file's fault (`EMFILE`)
+ * @throws {XferError} EUNREADABLE · the system's error when it is not the file's fault (`EMFILE`)
  */
 export function readHead(path: string, id: string): { handoff: Handoff; size: number } | undefined {
 	return open(path, (file) => {
@@ -54,7 +46,7 @@ function open<T>(path: string, read: (file: OpenFile) => T): T | undefined {
 		const code = errno(error);
 		if (code === "ENOENT" || code === "EFTYPE" || code === "ELOOP" || code === "ENXIO") return undefined;
 		if (code === "EMFILE" || code === "ENFILE" || code === "ENOMEM" || code === undefined) throw error;
-		throw new UnreadableError(path, error);
+		throw new XferError("EUNREADABLE", `${path} can't be read (${code})`, "chmod 600 it, then xfer mark it new");
 	} finally {
 		file?.close();
 	}

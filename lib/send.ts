@@ -3,7 +3,7 @@ import { compare, idMaker } from "./filename.ts";
 import { formatHeader, headerLimit, type Kind, type Priority } from "./handoff.ts";
 import type { Listed } from "./inbox.ts";
 import type { Durability } from "./maildir.ts";
-import { nodeName } from "./names.ts";
+import { nodeName, oneMachine } from "./names.ts";
 import { timestamp } from "./presence.ts";
 import type { Node, Tree } from "./tree.ts";
 
@@ -150,7 +150,7 @@ function deliver(
 
 function find(tree: Tree, name: string, recipients: Map<string, Node | Error>): void {
 	try {
-		if (/.@/.test(name)) throw new XferError("ENODE", `no Node "${name}"`, "a tree is one machine's: try ssh HOST xfer send NAME -");
+		if (/.@/.test(name)) throw new XferError("ENODE", `no Node "${name}"`, oneMachine);
 		const node = tree.node(name);
 		recipients.set(node.name, node);
 	} catch (error) {
