@@ -80,6 +80,11 @@ function codeOf(char: string): string {
 	return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
+/** `1 Handoff`, `2 Handoffs`. */
+export function count(number: number, what: string): string {
+	return `${number} ${what}${number === 1 ? "" : "s"}`;
+}
+
 export interface Cell {
 	readonly text: string;
 	readonly colour?: keyof typeof paints;

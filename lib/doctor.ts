@@ -17,6 +17,7 @@ import {
 } from "node:fs";
 import { normalize } from "node:path";
 import { errno, XferError } from "./errors.ts";
+import { shellWord } from "./filename.ts";
 import { OpenFile, syncDirectory, writeNew } from "./files.ts";
 import { headerLimit, parseHeader, type Value, type Warning } from "./handoff.ts";
 import { isNodeName } from "./names.ts";
@@ -91,9 +92,14 @@ export async function diagnose(tree: Tree): Promise<Diagnosis> {
 			});
 		}
 	};
-	look(`${root}/nodes`, () => [...checkNames(tree), ...checkModes(tree)]);
+	for (const path of [root, `${root}/nodes`]) look(path, () => checkMode(path, root));
+	look(`${root}/nodes`, () => checkNames(tree));
 	look(`${root}/nodes`, () => {
-		for (const name of tree.names()) look(tree.node(name).directory, () => checkNode(tree, tree.node(name)));
+		for (const name of tree.names()) {
+			const node = tree.node(name);
+			for (const part of ["", "/tmp", "/new", "/cur", "/sent"]) look(node.directory + part, () => checkMode(node.directory + part, root));
+			look(node.directory, () => checkNode(tree, node));
+		}
 		return [];
 	});
 	const { checks, found } = await checkFilesystem(tree);
@@ -112,35 +118,27 @@ function checkNames(tree: Tree): Finding[] {
 		}));
 }
 
-function checkModes(tree: Tree): Finding[] {
-	const { root } = tree.context;
-	const parts = (name: string) => ["", "/tmp", "/new", "/cur", "/sent"].map((part) => `${tree.node(name).directory}${part}`);
-	const paths = [root, `${root}/nodes`, ...tree.names().flatMap(parts)];
-	return paths.flatMap((path) => {
-		const stat = statSync(path, { throwIfNoEntry: false });
-		if (!stat || process.platform === "win32") return [];
-		const found: Finding[] = [];
-		if (stat.mode & 0o077)
-			found.push({ code: "mode", path, what: `others may enter (mode ${(stat.mode & 0o777).toString(8)})`, cure: `chmod 700 ${path}` });
-		if (process.getuid && stat.uid !== process.getuid())
-			found.push({
-				code: "owner",
-				path,
-				what: `belongs to uid ${stat.uid}`,
-				cure: "a tree is one account's: chown it, or use another XFER_HOME",
-			});
-		try {
-			accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
-		} catch (error) {
-			found.push({
-				code: "writable",
-				path,
-				what: `can't be read and written (${errno(error)})`,
-				cure: `a sandbox may forbid it: allow writing to ${root}`,
-			});
-		}
-		return found;
-	});
+function checkMode(path: string, root: string): Finding[] {
+	const stat = statSync(path, { throwIfNoEntry: false });
+	if (!stat || process.platform === "win32") return [];
+	const found: Finding[] = [];
+	const mode = (stat.mode & 0o777).toString(8);
+	if (stat.mode & 0o077) found.push({ code: "mode", path, what: `others may enter (mode ${mode})`, cure: `chmod 700 ${shellWord(path)}` });
+	if (process.getuid && stat.uid !== process.getuid()) {
+		found.push({
+			code: "owner",
+			path,
+			what: `belongs to uid ${stat.uid}`,
+			cure: "a tree is one account's: chown it, or use another XFER_HOME",
+		});
+	}
+	try {
+		accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
+	} catch (error) {
+		const cure = `a sandbox may forbid it: allow writing to ${root}`;
+		found.push({ code: "writable", path, what: `can't be read and written (${errno(error)})`, cure });
+	}
+	return found;
 }
 
 function checkNode(tree: Tree, node: Node): Finding[] {
@@ -155,7 +153,12 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 			if (!stat && entry.name.includes("\ufffd"))
 				found.push({ code: "strange", path: file, what: "a name that is not UTF-8", cure: "rename it to a plain name" });
 			else if (stat && !stat.isFile())
-				found.push({ code: "strange", path: file, what: `${kindOf(stat)}, not a Handoff: ignored`, cure: `remove it: rm -r ${file}` });
+				found.push({
+					code: "strange",
+					path: file,
+					what: `${kindOf(stat)}, not a Handoff: ignored`,
+					cure: `remove it: rm -r ${shellWord(file)}`,
+				});
 			else if (Buffer.byteLength(entry.name) > 200)
 				found.push({ code: "name", path: file, what: "a name so long that it may not be taken", cure: "rename it to a shorter one" });
 		}
@@ -164,20 +167,21 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 	let waiting = 0;
 	const live = node.live();
 	for (const handoff of node.inbox.list().items) {
-		const { file, state, lease, id, date } = handoff;
+		const { file, state, lease, date } = handoff;
+		const word = shellWord(handoff.id);
 		if (state === "unreadable")
 			found.push({
 				code: "unreadable",
 				path: file,
 				what: "can't be read",
-				cure: `chmod 600 it, then: xfer mark ${id} new --as ${node.name}`,
+				cure: `chmod 600 it, then: xfer mark ${word} new --as ${node.name}`,
 			});
 		if (state === "failed")
 			found.push({
 				code: "failed",
 				path: file,
 				what: `failed, from ${handoff.from}`,
-				cure: `xfer mark ${id} new --as ${node.name} tries again, xfer mark ${id} read clears it`,
+				cure: `xfer mark ${word} new --as ${node.name} tries again, xfer mark ${word} read --as ${node.name} clears it`,
 			});
 		if (state === "taken" && lease && lease.end * 1000 < now - hour / 60) {
 			const cure = live ? `process ${live.pid} should return it` : `it comes back with the next xfer read --as ${node.name}, or xfer gc`;
@@ -195,7 +199,7 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 				code: "large",
 				path: file,
 				what: `${handoff.size} bytes: read only when it is named`,
-				cure: `xfer read ${id} --as ${node.name}`,
+				cure: `xfer read ${word} --as ${node.name}`,
 			});
 		if (state === "queued") {
 			waiting++;
@@ -205,7 +209,7 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 					code: "header",
 					path: file,
 					what: `its header reads with warnings: ${handoff.header.warnings.join(", ")}`,
-					cure: `xfer doctor ${file}`,
+					cure: `xfer doctor ${shellWord(file)}`,
 				});
 		}
 	}
@@ -261,9 +265,9 @@ async function checkFilesystem(tree: Tree): Promise<{ checks: Diagnosis["checks"
 			return "symlinks work";
 		});
 		await check("clock", "set the clock of this machine, or of the one that serves the filesystem", () => {
-			const before = Date.now();
+			const before = tree.context.now();
 			writeNew(`${directory}/now`, Buffer.alloc(0), false);
-			const skew = clockSkew(statSync(`${directory}/now`).mtimeMs, before, Date.now());
+			const skew = clockSkew(statSync(`${directory}/now`).mtimeMs, before, tree.context.now());
 			if (Math.abs(skew) > 5000) throw new Error(`the filesystem's clock is ${Math.round(skew / 1000)} s off ours`);
 			return "the filesystem's clock is ours";
 		});

@@ -64,15 +64,17 @@ export class Doorbell {
 		this.#watcher?.close();
 		this.#watcher = undefined;
 		this.#watch();
+		this.#schedule(); // at once at the other pace
 		this.#ring(undefined);
 	}
 
 	#schedule(): void {
+		clearTimeout(this.#timer);
 		this.#timer = setTimeout(
 			() => {
+				this.#schedule();
 				if (!this.#watcher || inode(this.#directory) !== this.#inode) this.#again();
 				else this.#ring(undefined);
-				if (this.#timer) this.#schedule(); // unless the ring closed it
 			},
 			this.#watcher ? sweepEvery : pollEvery,
 		);

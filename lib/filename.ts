@@ -113,6 +113,11 @@ export function shortId(id: string): string {
 	return /^\d+\.M\d{6}R([0-9a-hjkmnp-tv-z]{8})\./.exec(id)?.[1] ?? id;
 }
 
+/** A word as a person can paste it into a shell: quoted when it holds anything that a shell reads as more than a word. */
+export function shellWord(text: string): string {
+	return /^[A-Za-z0-9._/:,=@+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /**
  * The id that a person means by a piece of it, 4 characters or more: the whole id before a short id before any part.
  * @param where what to call the place when it is not there

@@ -65,11 +65,12 @@ class Stream<T> {
 	}
 }
 
-/** Each message that comes into one directory of a maildir, as it comes. A look: nothing is taken. */
-export function watchMaildir(maildir: Maildir, dir: Dir, options: WatchOptions = {}): AsyncGenerator<Message, void, undefined> {
+/** Each message that comes into one directory of a maildir, as it comes, from the first `next()` on. A look: nothing is taken. */
+export async function* watchMaildir(maildir: Maildir, dir: Dir, options: WatchOptions = {}): AsyncGenerator<Message, void, undefined> {
+	if (options.signal?.aborted) return;
 	const stream = new Stream<Message>(options.signal);
 	const watcher = new DirectoryWatcher(maildir, dir, (message) => stream.push(message), options);
-	return stream.read(() => watcher.close());
+	yield* stream.read(() => watcher.close());
 }
 
 /**
@@ -77,6 +78,7 @@ export function watchMaildir(maildir: Maildir, dir: Dir, options: WatchOptions =
  * What is there at the start is not yielded.
  */
 export async function* watchTree(tree: Tree, options: Omit<WatchOptions, "waiting"> = {}): AsyncGenerator<Change, void, undefined> {
+	if (options.signal?.aborted) return;
 	const stream = new Stream<Change>(options.signal);
 	const watchers = new Map<string, DirectoryWatcher[]>();
 	const look = (waiting: boolean) => {

@@ -1,7 +1,7 @@
 import { diagnose, inspect } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { exit } from "../errors.ts";
-import { paint, print, printJson, visible } from "../output.ts";
+import { count, paint, print, printJson, visible } from "../output.ts";
 
 const meanings = {
 	bom: "begins with a byte order mark, so its header is not read: save it without",
@@ -43,7 +43,7 @@ function files(names: readonly string[], json: boolean): number {
 	if (json) printJson("xfer.doctor/1", { findings: [], files: seen });
 	else {
 		for (const { file, header, fields, body, warnings } of seen) {
-			print(`${visible(file)}: ${header ? "a header" : "no header"} and ${body.bytes} bytes of body\n`);
+			print(`${visible(file)}: ${header ? "a header" : "no header"} and ${count(body.bytes, "byte")} of body\n`);
 			for (const [key, value] of Object.entries(fields))
 				print(`  ${key}: ${visible(typeof value === "string" ? value : value.join(", "))}\n`);
 			for (const warning of warnings) print(`  ${paint("yellow", warning)}: ${meanings[warning]}\n`);

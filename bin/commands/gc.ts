@@ -2,7 +2,7 @@ import { collect, type GcReport } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { parseDuration } from "../duration.ts";
 import { exit, report } from "../errors.ts";
-import { printJson, printLine } from "../output.ts";
+import { count, printJson, printLine } from "../output.ts";
 
 export const gc: Command = {
 	name: "gc",
@@ -32,11 +32,6 @@ export const gc: Command = {
 		return code;
 	},
 };
-
-/** `1 Handoff`, `2 Handoffs`. */
-export function count(number: number, what: string): string {
-	return `${number} ${what}${number === 1 ? "" : "s"}`;
-}
 
 function words(report: GcReport, dryRun: boolean): string {
 	const { handoffs, pointers, temporary, locks, returned, expired, removed } = report;

@@ -5,7 +5,7 @@ import { waiting } from "./join.ts";
 import { printNodes } from "./nodes.ts";
 
 /** Bare `xfer`: who is live, what waits for me, and what I most likely want to type next. */
-export async function home({ tree, me, json }: Session): Promise<undefined> {
+export async function home({ tree, me, asMe, json }: Session): Promise<undefined> {
 	const now = tree.context.now();
 	const infos = tree.nodes();
 	const live = infos.filter((info) => info.live);
@@ -24,7 +24,7 @@ export async function home({ tree, me, json }: Session): Promise<undefined> {
 		next = `xfer join ${me}`;
 	} else if (mail.count > 0) {
 		print(`${paint("yellow", `✉ ${mail.count}`)} for ${me}, the oldest ${formatDuration(now - mail.oldest)} old\n`);
-		next = "xfer read";
+		next = `xfer read${asMe}`;
 	} else print(`nothing waits for ${me}\n`);
 	note(`next: ${next}   (xfer --help)`);
 }

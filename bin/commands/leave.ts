@@ -1,6 +1,5 @@
 import type { Command } from "../command.ts";
-import { printJson, printLine } from "../output.ts";
-import { count } from "./gc.ts";
+import { count, printJson, printLine } from "../output.ts";
 
 export const leave: Command = {
 	name: "leave",

@@ -1,3 +1,4 @@
+import { shellWord } from "../../lib/filename.ts";
 import { type Inbox, shortId, XferError } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
 import { parseDuration } from "../duration.ts";
@@ -132,7 +133,12 @@ function named({ instance, tree }: Session, inbox: Inbox, piece: string, peek: b
 				`${short} is in the hand of ${lease?.instance}`,
 				"look with --peek; it comes back when that one's lease ends",
 			);
-		if (take) throw new XferError("EHELD", `${short} is ${state}: there is nothing to take`, `xfer mark ${short} new gives it back first`);
+		if (take)
+			throw new XferError(
+				"EHELD",
+				`${short} is ${state}: there is nothing to take`,
+				`xfer mark ${shellWord(short)} new gives it back first`,
+			);
 		note(`xfer: ${short} is ${state} already: nothing is marked`);
 	}
 	return lookedAt(inbox, handoff);
@@ -145,7 +151,7 @@ function nothing(inbox: Inbox, name: string, directory: string): XferError {
 	return new XferError(
 		"EHANDOFF",
 		`nothing to read unasked: ${shortId(large.id)} is ${large.size} bytes${many}`,
-		`name it: xfer read ${shortId(large.id)} --as ${name}`,
+		`name it: xfer read ${shellWord(shortId(large.id))} --as ${name}`,
 	);
 }
 

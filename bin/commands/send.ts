@@ -1,3 +1,4 @@
+import { shellWord } from "../../lib/filename.ts";
 import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
 import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
@@ -158,7 +159,9 @@ async function waitFor(session: Session, id: string, to: string, limit: number |
 	const signal = limit === undefined ? new AbortController().signal : AbortSignal.timeout(limit);
 	const ending = await waitForReply(node, id, signal, { persistent: true, onPolling: tellPolling });
 	if (!ending) {
-		note(`xfer: no reply in time: ${story()} (to take it back: xfer recall ${shortId(id)} --as ${me}; to wait on: xfer inbox --as ${me})`);
+		note(
+			`xfer: no reply in time: ${story()} (to take it back: xfer recall ${shellWord(shortId(id))} --as ${me}; to wait on: xfer inbox --as ${me})`,
+		);
 		return exit.timeout;
 	}
 	const { reply, state } = ending;

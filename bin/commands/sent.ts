@@ -1,4 +1,4 @@
-import { timeOf } from "../../lib/filename.ts";
+import { shellWord, timeOf } from "../../lib/filename.ts";
 import { type Standing, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { describeStanding } from "../describe.ts";
@@ -64,7 +64,7 @@ function story(session: Session, standing: Standing | undefined): undefined {
 	if (handoff) lines.push(`${handoff.kind}: ${handoff.subject}`, `sent ${formatAge(handoff.date, now)}`);
 	if (handoff?.attempts) lines.push(`given back ${handoff.attempts} ${handoff.attempts === 1 ? "time" : "times"}`);
 	lines.push(describeStanding(standing, info, now));
-	if (handoff?.state === "queued") lines.push(`to take it back: xfer recall ${shortId(id)}${session.asMe}`);
+	if (handoff?.state === "queued") lines.push(`to take it back: xfer recall ${shellWord(shortId(id))}${session.asMe}`);
 	print(lines.map((line) => `${visible(line)}\n`).join(""));
 }
 
