@@ -90,15 +90,15 @@ export interface Cell {
 	readonly colour?: keyof typeof paints;
 }
 
-/** Rows of peers' text: aligned and cut to the terminal's width for a person, else separated by tabs. */
-export async function printTable(rows: readonly (readonly (string | Cell)[])[]): Promise<void> {
-	const cells = rows.map((row) =>
+/**
+ * Rows of peers' text: aligned and cut to the terminal's width for a person, else separated by tabs.
+ * @returns how many there were
+ */
+export async function printTable(rows: Iterable<readonly (string | Cell)[]>): Promise<number> {
+	if (!isTerminal()) return printPlain(rows);
+	const cells = Array.from(rows, (row) =>
 		row.map((cell) => (typeof cell === "string" ? { text: visible(cell) } : { ...cell, text: visible(cell.text) })),
 	);
-	if (!isTerminal()) {
-		print(cells.map((row) => `${row.map(({ text }) => text).join("\t")}\n`).join(""));
-		return;
-	}
 	// Only text of more than ASCII needs the table of character widths.
 	const ascii = cells.every((row) => row.every(({ text }) => /^[\x20-\x7e]*$/.test(text)));
 	const width = ascii ? (text: string) => text.length : (await import("string-width")).default;
@@ -120,6 +120,21 @@ export async function printTable(rows: readonly (readonly (string | Cell)[])[]):
 		out += `${line.trimEnd()}\n`;
 	}
 	print(out);
+	return cells.length;
+}
+
+function printPlain(rows: Iterable<readonly (string | Cell)[]>): number {
+	let count = 0;
+	let out = "";
+	for (const row of rows) {
+		count++;
+		out += `${row.map((cell) => visible(typeof cell === "string" ? cell : cell.text)).join("\t")}\n`;
+		if (out.length < 65_536) continue;
+		print(out);
+		out = "";
+	}
+	print(out);
+	return count;
 }
 
 function cut(text: string, columns: number, width: (text: string) => number): string {

@@ -21,14 +21,20 @@ export interface Session {
 
 export function openSession(values: Values): Session {
 	const tree = openTree();
-	const me = whoAmI(values.as);
+	let me: string | undefined;
 	return {
 		tree,
-		me,
-		asMe: typeof values.as === "string" ? ` --as ${me}` : "",
+		// Asked of the system only when somebody wants to know: that takes a while.
+		get me() {
+			me ??= whoAmI(values.as);
+			return me;
+		},
+		asMe: typeof values.as === "string" ? ` --as ${nodeName(values.as)}` : "",
 		json: values.json === true,
 		instance: process.env.XFER_INSTANCE || undefined,
-		node: () => tree.node(me),
+		node() {
+			return tree.node(this.me);
+		},
 	};
 }
 

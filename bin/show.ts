@@ -61,7 +61,7 @@ export function printBody(one: Shown, fd: 1 | 2): void {
 
 /** A Handoff for JSON. The text of one over the limit is not loaded: then `file` says where it is. */
 export function document(one: Shown, limit: number): object {
-	const { id, state, attempts, size, header } = one.handoff;
+	const { id, state, attempts, size, header, warnings } = one.handoff;
 	const words = {
 		id,
 		state,
@@ -69,7 +69,7 @@ export function document(one: Shown, limit: number): object {
 		size,
 		...describe(one.handoff),
 		header: Object.fromEntries(header.fields),
-		warnings: header.warnings,
+		warnings,
 	};
 	if (size > limit) return { ...words, file: one.file() };
 	const body = Buffer.concat([...chunks(one, header.body)]);

@@ -19,7 +19,7 @@ import { normalize } from "node:path";
 import { errno, XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
 import { OpenFile, syncDirectory, writeNew } from "./files.ts";
-import { headerLimit, parseHeader, type Value, type Warning } from "./handoff.ts";
+import { headerLimit, readHandoff, type Value, type Warning } from "./handoff.ts";
 import { isNodeName } from "./names.ts";
 import type { Node, Tree } from "./tree.ts";
 
@@ -65,8 +65,9 @@ export function inspect(file: string): Inspection {
 		);
 	}
 	try {
-		const header = parseHeader(opened.read(0, headerLimit + 4096));
-		const { present, fields, body, warnings } = header;
+		const head = opened.read(0, headerLimit + 4096);
+		const { header, warnings } = readHandoff("", head, opened.modified);
+		const { present, fields, body } = header;
 		return { file, header: present, fields: Object.fromEntries(fields), body: { offset: body, bytes: opened.size - body }, warnings };
 	} finally {
 		opened.close();
@@ -204,11 +205,11 @@ function checkNode(tree: Tree, node: Node): Finding[] {
 		if (state === "queued") {
 			waiting++;
 			oldest = Math.min(oldest, date);
-			if (handoff.header.warnings.length > 0)
+			if (handoff.warnings.length > 0)
 				found.push({
 					code: "header",
 					path: file,
-					what: `its header reads with warnings: ${handoff.header.warnings.join(", ")}`,
+					what: `its header reads with warnings: ${handoff.warnings.join(", ")}`,
 					cure: `xfer doctor ${shellWord(file)}`,
 				});
 		}

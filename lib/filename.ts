@@ -45,7 +45,10 @@ export function idOf(name: string): string {
 	return end < 0 ? name : name.slice(0, end);
 }
 
+const none: readonly string[] = [];
+
 export function parseFileName(name: string): FileName {
+	if (!/[:;,]/.test(name)) return { id: name, fields: none, flags: "" };
 	const info = name.search(/[:;]/);
 	const [id = "", ...fields] = (info < 0 ? name : name.slice(0, info)).split(",");
 	return { id, fields, flags: info >= 0 && name.startsWith("2,", info + 1) ? name.slice(info + 3) : "" };

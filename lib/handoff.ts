@@ -20,6 +20,7 @@ export interface Header {
 	readonly fields: ReadonlyMap<string, Value>;
 	/** Where the body begins, in bytes. */
 	readonly body: number;
+	/** About its form; `Handoff.warnings` has those about its values too. */
 	readonly warnings: readonly Warning[];
 }
 
@@ -41,6 +42,8 @@ export interface Handoff {
 	readonly key: string | undefined;
 	readonly hops: number;
 	readonly header: Header;
+	/** Those of the header, and of values that can't be used. */
+	readonly warnings: readonly Warning[];
 }
 
 /** Most bytes of a header with both its fences. */
@@ -81,8 +84,11 @@ function fence(bytes: Buffer, at: number): number | undefined {
 function parseLines(bytes: Buffer, begin: number, end: number): Pick<Header, "fields" | "warnings"> {
 	const text = bytes.toString("utf8", begin, end);
 	const fields = new Map<string, Value>();
-	const warnings = new Set<Warning>();
-	if (text.includes("\ufffd") && !isUtf8(bytes.subarray(begin, end))) warnings.add("utf8");
+	const warnings: Warning[] = [];
+	const warn = (warning: Warning) => {
+		if (!warnings.includes(warning)) warnings.push(warning);
+	};
+	if (text.includes("\ufffd") && !isUtf8(bytes.subarray(begin, end))) warn("utf8");
 	const lines = text.split("\n");
 	lines.pop(); // behind the last newline
 	for (const line of lines) {
@@ -90,18 +96,16 @@ function parseLines(bytes: Buffer, begin: number, end: number): Pick<Header, "fi
 		const end = line.endsWith("\r") ? line.length - 1 : line.length;
 		const name = line.slice(0, Math.max(colon, 0));
 		if (!keyPattern.test(name) || (colon + 1 < end && !isBlank(line.charCodeAt(colon + 1)))) {
-			warnings.add("line");
+			warn("line");
 			continue;
 		}
 		const key = name.toLowerCase();
 		const value = parseValue(key, trim(line, colon + 1, end));
 		if (value.length === 0) continue;
-		if (fields.has(key)) warnings.add("duplicate");
+		if (fields.has(key)) warn("duplicate");
 		else fields.set(key, value);
 	}
-	for (const key of dateKeys) if (fields.has(key) && parseDate(fields.get(key)) === undefined) warnings.add("date");
-	if (fields.has("hops") && !isNumber(fields.get("hops"))) warnings.add("number");
-	return { fields, warnings: [...warnings] };
+	return { fields, warnings };
 }
 
 function parseValue(key: string, text: string): Value {
@@ -172,21 +176,26 @@ export function readHandoff(id: string, head: Buffer, modified: number, header: 
 		return typeof value === "string" ? value : value?.join(", ");
 	};
 	const to = header.fields.get("to") ?? [];
+	const [date, expires] = [parseDate(header.fields.get("date")), parseDate(header.fields.get("expires"))];
 	const hops = header.fields.get("hops");
+	const warnings = [...header.warnings];
+	if ((header.fields.has("date") && date === undefined) || (header.fields.has("expires") && expires === undefined)) warnings.push("date");
+	if (hops !== undefined && !isNumber(hops)) warnings.push("number");
 	return {
 		id,
 		from: text("from") ?? "unknown",
 		to: typeof to === "string" ? [to] : to,
 		kind: text("kind") ?? "task",
 		subject: text("subject") ?? firstLine(head.subarray(header.body)),
-		date: parseDate(header.fields.get("date")) ?? timeOf(id) ?? modified,
+		date: date ?? timeOf(id) ?? modified,
 		re: text("re"),
 		thread: text("thread"),
 		priority: priorities.find((priority) => priority === text("priority")),
-		expires: parseDate(header.fields.get("expires")),
+		expires,
 		key: text("key"),
 		hops: isNumber(hops) ? Number(hops) : 0,
 		header,
+		warnings,
 	};
 }
 

@@ -69,6 +69,13 @@ export class Inbox {
 	 * @returns `items`, and how many more there are
 	 */
 	list(options: ListOptions = {}): { items: Listed[]; more: number; counts: Counts } {
+		const survey = this.survey(options);
+		const items = [...survey.items];
+		return { items, more: survey.more(), counts: survey.counts };
+	}
+
+	/** As `list`, for long Inboxes: each file is read when its item is asked for, and `more` tells how many have not been. */
+	survey(options: ListOptions = {}): { items: Iterable<Listed>; more: () => number; counts: Counts } {
 		const { states = (state) => order.includes(state), limit = 0 } = options;
 		const waiting = this.maildir.names("new");
 		const others = this.maildir.list("cur").map((message) => ({ message, state: stateOf("cur", message) }));
@@ -76,20 +83,24 @@ export class Inbox {
 		for (const { state } of others) counts[state] = (counts[state] ?? 0) + 1;
 		const wanted = others.filter(({ state }) => states(state));
 		const queued = states("queued") || states("expired") ? waiting : [];
-		const items: Listed[] = [];
-		const expired: Listed[] = [];
-		let seen = 0;
-		for (const message of this.#inOrder(queued, wanted)) {
-			if (limit !== 0 && items.length + expired.length >= limit) break;
-			seen++;
-			const item = this.look(message);
-			if (!item || !states(item.state)) continue;
-			// What its header has ended stands with what has ended, not with what needs a reader.
-			if (item.state === "expired" && stateOf(message.dir, message) === "queued") expired.push(item);
-			else items.push(item);
+		let left = queued.length + wanted.length;
+		const messages = this.#inOrder(queued, wanted);
+		const look = (message: Message) => this.look(message);
+		function* items(): Generator<Listed> {
+			const expired: Listed[] = [];
+			let count = 0;
+			for (const message of messages) {
+				left--;
+				const item = look(message);
+				if (!item || !states(item.state)) continue;
+				// What its header has ended stands with what has ended, not with what needs a reader.
+				if (item.state === "expired" && stateOf(message.dir, message) === "queued") expired.push(item);
+				else yield item;
+				if (++count === limit) break;
+			}
+			yield* expired;
 		}
-		items.push(...expired);
-		return { items, more: queued.length + wanted.length - seen, counts };
+		return { items: items(), more: () => left, counts };
 	}
 
 	/** What needs a reader first, the oldest first; then what has ended, the newest first. Names of `new/` are parsed only as far as they are asked for. */
@@ -112,11 +123,11 @@ export class Inbox {
 			const read = readHead(file, message.id);
 			if (!read) return undefined;
 			const state = named === "queued" && this.#isExpired(read.handoff) ? "expired" : named;
-			return Object.assign(read.handoff, facts, { state, size: read.size });
+			return { ...read.handoff, ...facts, state, size: read.size };
 		} catch (error) {
 			if (errno(error) !== "EUNREADABLE") throw error;
 			const nothing = readHandoff(message.id, Buffer.alloc(0), 0);
-			return Object.assign(nothing, facts, { state: "unreadable", size: 0, subject: "(can't be read)" });
+			return { ...nothing, ...facts, state: "unreadable", size: 0, subject: "(can't be read)" };
 		}
 	}
 

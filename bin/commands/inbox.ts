@@ -1,7 +1,7 @@
-import { type State, shortId, XferError } from "../../lib/index.ts";
+import { type Listed, type State, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
 import { formatAge } from "../duration.ts";
-import { isTerminal, note, printJson, printTable } from "../output.ts";
+import { type Cell, isTerminal, note, printJson, printTable } from "../output.ts";
 import { describe } from "../show.ts";
 
 const colours: Readonly<Record<string, "yellow" | "cyan" | "red" | "dim">> = {
@@ -33,32 +33,28 @@ export const inbox: Command = {
 		const now = tree.context.now();
 		const failed = (state: State) => state === "failed" || state === "unreadable";
 		const states = values.failed ? failed : values.all ? () => true : undefined;
-		const { items, more, counts } = node.inbox.list({ states, limit: limitOf(values.limit) });
+		const { items, more, counts } = node.inbox.survey({ states, limit: limitOf(values.limit) });
 		if (session.json) {
-			const handoffs = items.map((item) => ({
-				id: item.id,
-				state: item.state,
-				attempts: item.attempts,
-				lease: item.lease,
-				size: item.size,
-				...describe(item),
-				warnings: item.header.warnings,
-			}));
-			printJson("xfer.inbox/1", { node: node.name, handoffs, more, counts });
+			const handoffs = Array.from(items, (item) => {
+				const { id, state, attempts, lease, size, warnings } = item;
+				return { id, state, attempts, lease, size, ...describe(item), warnings };
+			});
+			printJson("xfer.inbox/1", { node: node.name, handoffs, more: more(), counts });
 			return;
 		}
-		const terminal = isTerminal();
-		await printTable(
-			items.map(({ id, date, state, kind, from, subject }) =>
-				terminal
-					? [shortId(id), formatAge(date, now), { text: state, colour: colours[state] ?? "dim" }, kind, from, subject]
-					: [id, new Date(date).toISOString(), state, kind, from, subject],
-			),
-		);
-		if (items.length === 0 && terminal) note(`nothing waits for ${node.name}`);
-		if (more > 0) note(`${more} more (--limit 0 lists all)`);
+		const count = await printTable(rows(items, now));
+		if (count === 0 && isTerminal()) note(`nothing waits for ${node.name}`);
+		if (more() > 0) note(`${more()} more (--limit 0 lists all)`);
 	},
 };
+
+function* rows(items: Iterable<Listed>, now: number): Generator<readonly (string | Cell)[]> {
+	const terminal = isTerminal();
+	for (const { id, date, state, kind, from, subject } of items) {
+		if (terminal) yield [shortId(id), formatAge(date, now), { text: state, colour: colours[state] ?? "dim" }, kind, from, subject];
+		else yield [id, new Date(date).toISOString(), state, kind, from, subject];
+	}
+}
 
 export function limitOf(text: string | boolean | undefined): number {
 	if (text === undefined) return 50;
