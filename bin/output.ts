@@ -67,6 +67,7 @@ const control = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
 
 /** A peer's text on one line, its control characters shown and not obeyed. */
 export function visible(text: string): string {
+	if (/^[ -~]*$/.test(text)) return text; // nearly all text, and a tenth of the time
 	return text.replace(control, codeOf);
 }
 

@@ -55,9 +55,9 @@ xfer_main() {
 	case $_command in
 	join | send | inbox | read | mark | reply | recall | live | doctor | instance | lock) shift ;;
 	help | -h | --help) xfer_help && exit ;;
-	*) xfer_help >&2 && exit 2 ;;
+	*) xfer_die 2 "no command '$_command' (xfer.sh help lists them)" ;;
 	esac
-	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst='' _stuck='' _large=''
+	_root=${XFER_HOME:-${HOME:-}/.xfer} _inst='' _ns='' _stuck='' _large=''
 	case $_root in [!/]* | /.xfer) xfer_die 2 "no absolute path to the tree: $_root (set XFER_HOME, or unset it to use ~/.xfer)" ;; esac
 	_max=${XFER_MAX_BYTES:-1048576} _hold=${XFER_LEASE:-600} _refresh=${XFER_REFRESH:-5} _stale=${XFER_STALE:-15}
 	case $_max$_hold$_refresh$_stale in *[!0-9]*) xfer_die 2 "XFER_MAX_BYTES, XFER_LEASE, XFER_REFRESH and XFER_STALE are whole numbers" ;; esac
@@ -72,9 +72,9 @@ xfer_main() {
 xfer_do_join() {
 	xfer_args as= "$@"
 	[ $_count = 1 ] || xfer_die 2 "join takes one name (xfer.sh join NAME)"
-	xfer_node "$_first" || [ ! -e "$_dir" ] && [ ! -L "$_dir" ] || xfer_die 2 "$_dir is no Node and in the way (remove it, or choose another name)"
+	xfer_node "$_first" || : # made now
 	xfer_make "$_dir"
-	printf 'joined\t%s\n' "$_name"
+	printf '%s is here (%s)\n' "$_name" "$_dir"
 }
 
 # Delivers a copy to each recipient. Nothing is made before one was found good.
@@ -95,7 +95,7 @@ xfer_do_send() {
 		[ -n "$_found" ] || xfer_die 3 "no Node '$_to' in $_root (to make it: xfer.sh join $_to)"
 		printf "xfer: no Node '%s' in %s (to make it: xfer.sh join %s)\n" "$_to" "$_root" "$_to" >&2
 	done
-	xfer_clock $((14 * $# + 14))
+	xfer_clock $((10 * $# + 10))
 	xfer_text "$_found"
 	xfer_hand_off "$_found" "${_o_kind:-task}" "$_o_re" '' || exit
 	[ -z "$_missing" ] || exit 6
@@ -122,7 +122,7 @@ xfer_do_read() {
 	xfer_args 'as= take peek' "$@"
 	xfer_enter
 	xfer_clock 8
-	xfer_name_instance
+	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
 	if [ -n "$_o_peek" ]; then
 		if [ -n "$_first" ]; then xfer_find "$_first"; else xfer_oldest xfer_peek || xfer_nothing; fi
 		cat "$_path"
@@ -133,7 +133,7 @@ xfer_do_read() {
 	if [ -n "$_first" ]; then xfer_find "$_first"; else xfer_oldest xfer_take || xfer_nothing; fi
 	case $_state:$_by in
 	taken:"$_inst") ;;
-	queued:*) xfer_take "$_path" || xfer_die 5 "$_id was taken by somebody else just now, or has expired" ;;
+	queued:*) xfer_take "$_path" || xfer_lost "$_id was taken by somebody else just now, or has expired" ;;
 	taken:*) xfer_die 5 "$_id is in somebody else's hand ($_by)" ;;
 	*)
 		[ -z "$_o_take" ] || xfer_die 5 "$_id is $_state (to have it again: xfer.sh mark $_id new)"
@@ -144,8 +144,8 @@ xfer_do_read() {
 	if [ -n "$_o_take" ]; then
 		printf '%s\n' "$_home/$_path" && exit
 	elif cat "$_path"; then
-		xfer_step "$_path" read || { xfer_find "cur/$_id,L=1.$_inst" && xfer_in_hand && xfer_step "$_path" read; } && exit
-		xfer_die 5 "$_id was shown, but its lease had passed: it is, or was, somebody else's"
+		xfer_step "$_path" read || { xfer_find "$_home/cur/$_id,L=1.$_inst" && xfer_in_hand && xfer_step "$_path" read; } && exit
+		xfer_lost "$_id was shown, but its lease had passed: it is, or was, somebody else's"
 	fi
 	xfer_step "$_path" new
 	xfer_die 1 "$_id could not be shown whole: it is unread again"
@@ -157,12 +157,12 @@ xfer_do_mark() {
 	_step=${_words%% *} _why=${_words#"${_words%% *}"}
 	case $_step in read | new | failed) ;; *) xfer_die 2 "what shall it be? (xfer.sh mark ID read, new or failed)" ;; esac
 	xfer_enter
-	xfer_clock 14
+	xfer_clock 10
 	xfer_mine
 	xfer_find "$_first"
 	xfer_in_hand
 	xfer_head "$_path"
-	case $_step:$_path in new:new/*) ;; *) xfer_step "$_path" "$_step" || xfer_die 5 "$_id was moved by somebody else just now" ;; esac
+	case $_step:$_path in new:new/*) ;; *) xfer_step "$_path" "$_step" || xfer_lost "$_id was moved by somebody else just now" ;; esac
 	case $_step in new) printf 'queued\t%s\n' "$_id" ;; *) printf '%s\t%s\n' "$_step" "$_id" ;; esac
 	[ $_step = failed ] && [ "$_h_kind" != report ] && xfer_name "$_h_from" && xfer_node "$_name" || exit 0 # nobody to tell
 	_body=${_why# } _spool='' _expires=''
@@ -174,10 +174,10 @@ xfer_do_mark() {
 xfer_do_reply() {
 	xfer_args 'as= kind= subject= priority= expires= key=' "$@"
 	xfer_enter
-	xfer_clock 28
+	xfer_clock 20
 	xfer_mine
 	xfer_find "$_first"
-	xfer_in_hand
+	[ -z "$_wanted" ] || xfer_in_hand
 	xfer_head "$_path"
 	case $_h_kind in answer | report) _kind=note ;; *) _kind=answer ;; esac
 	_hops=''
@@ -187,7 +187,7 @@ xfer_do_reply() {
 	xfer_text "$_name"
 	xfer_hand_off "$_name" "${_o_kind:-$_kind}" "$_re" "${_h_thread:-$_re}" "$_hops" || exit
 	cd "$_home" || exit 1
-	xfer_step "$_answered" answered || xfer_die 5 "the reply is sent, but $_re was moved by somebody else meanwhile"
+	xfer_step "$_answered" answered || xfer_lost "the reply is sent, but $_re was moved by somebody else meanwhile"
 }
 
 # Takes back what was sent and nobody has taken.
@@ -199,7 +199,7 @@ xfer_do_recall() {
 	if [ -L "$_path" ]; then _to=$(readlink "$_path"); else read -r _to <"$_path"; fi
 	xfer_name "${_to#../../}" && xfer_node "$_name" && cd "$_dir" && xfer_pick "$_picked" 'new cur' || xfer_die 3 "$_picked is gone"
 	xfer_split "$_path"
-	[ "$_state" = queued ] && xfer_step "$_path" recalled || xfer_die 5 "too late to recall $_picked: $_name has it"
+	[ "$_state" = queued ] && xfer_step "$_path" recalled || xfer_lost "too late to recall $_picked: $_name has it"
 	printf 'recalled\t%s\n' "$_picked"
 }
 
@@ -207,24 +207,25 @@ xfer_do_recall() {
 xfer_do_doctor() {
 	xfer_args json "$@"
 	[ -n "$_o_json" ] && [ $_count = 1 ] || xfer_die 2 "doctor looks at one file (xfer.sh doctor --json FILE)"
-	xfer_regular "$_first" && _size=$(wc -c <"$_first") || xfer_die 3 "no regular file '$_first' that can be read"
-	head -c 70000 <"$_first" | FILE=$_first awk -v mode=json -v size="$((_size))" "$xfer_awk"
+	xfer_regular "$_first" && [ -r "$_first" ] && xfer_size "$_first" || xfer_die 3 "no regular file '$_first' that can be read"
+	head -c 70000 <"$_first" | FILE=$_first awk -v mode=json -v size="$_size" "$xfer_awk"
 }
 
 # A new instance, to be XFER_INSTANCE.
 xfer_do_instance() {
-	_inst=''
 	xfer_clock 8
-	xfer_name_instance
-	printf '%s\n' "$_inst"
+	xfer_digits
+	printf '%s\n' "$_digits"
 }
 
 # The live lock for the shell that sources this: $$ is its pid, here too. 1: lost. 5: somebody else holds it.
 xfer_do_lock() {
 	[ -n "$_inst" ] || xfer_die 2 'no instance (XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE)'
-	xfer_lock "${2-}"
+	xfer_node "${2-}" || [ "$1" = acquire ] || exit 1
+	xfer_make "$_dir"
+	_lock=$_dir/live.lock _own=$_dir/live.lock/$_inst
 	case $1 in
-	acquire) xfer_make "$_dir" && xfer_acquire $$ ;;
+	acquire) xfer_acquire $$ ;;
 	refresh) xfer_refresh ;;
 	release) xfer_release ;;
 	esac
@@ -234,17 +235,20 @@ xfer_do_lock() {
 xfer_do_live() {
 	[ $# -gt 1 ] || xfer_die 2 "live takes a name and a command (xfer.sh live NAME CMD...)"
 	xfer_clock 8
-	xfer_name_instance
-	xfer_lock "$1"
-	shift
+	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
+	xfer_node "$1" || : # made now
 	xfer_make "$_dir"
+	_lock=$_dir/live.lock _own=$_dir/live.lock/$_inst
+	shift
+	[ "$1" != -- ] || shift
 	xfer_acquire "$(exec sh -c 'echo $PPID')" # $$ may be a shell that sourced this, and lives on
 	xfer_head "$_dir/node.md"
 	if xfer_gone "$_h_host" "$_ns" "$_h_pid"; then (cd "$_dir" && xfer_return "$_h_instance"); fi
+	_header=---$_nl
+	xfer_fields name "$_name" instance "$_inst" host "$_host" pid "$_pid" agent sh status idle wake none since "$_date" started "$_date"
 	{
-		printf -- '---\nname: %s\ninstance: %s\nhost: %s\npid: %s\nagent: sh\nstatus: idle\nwake: none\n' "$_name" "$_inst" "$_host" "$_pid"
-		printf 'since: %s\nstarted: %s\n---\n' "$_date" "$_date"
-		! xfer_regular "$_dir/node.md" || tail -c "+$((_h_offset + 1))" "$_dir/node.md" # what it is for
+		printf '%s---\n' "$_header"
+		! xfer_regular "$_dir/node.md" || tail -c "+$((_h_offset + 1))" "$_dir/node.md" # what it is for stays
 	} >"$_dir/tmp/.node-$_inst" && mv -f "$_dir/tmp/.node-$_inst" "$_dir/node.md"
 	(
 		trap 'kill "$_sleep" 2>/dev/null; exit' TERM
@@ -268,6 +272,7 @@ xfer_do_live() {
 	else
 		{ "$@" <&9 9<&- & } 9<&0 # in the background standard input would be /dev/null
 		_child=$!
+		[ -z "$_again" ] || kill -s TERM $_child # it came before there was a child
 		while :; do
 			_again=''
 			wait $_child
@@ -343,15 +348,14 @@ xfer_node() {
 
 # Makes what the Node in $1 lacks, and its parents.
 xfer_make() {
+	[ ! -L "$1" ] && { [ -d "$1" ] || [ ! -e "$1" ]; } || xfer_die 2 "$1 is no Node and in the way (remove it, or choose another name)"
 	[ -d "$1/tmp" ] && [ -d "$1/cur" ] && [ -d "$1/sent" ] && [ -d "$1/new" ] && return
 	mkdir -p "$1/tmp" "$1/cur" "$1/sent" "$1/new" || xfer_die 1 "can't make $1 (a sandbox may forbid it: allow writing to $_root)"
 	xfer_sync "$1" "$_root/nodes" "$_root" || : # a directory that can't be synced is no failure
 }
 
 # fsync of files and directories [9].
-xfer_sync() {
-	[ "${XFER_DURABILITY:-}" = none ] || ! command -v sync >/dev/null || sync "$@"
-}
+xfer_sync() { [ "${XFER_DURABILITY:-}" = none ] || ! command -v sync >/dev/null || sync "$@"; }
 
 # Who acts: its name in _me, its directory in _home; 1: that is no Node yet.
 xfer_me() {
@@ -361,8 +365,9 @@ xfer_me() {
 	return $_status
 }
 
-# Goes to the directory of the Node that acts. From there a Handoff is new/FILE or cur/FILE.
+# Goes to the directory of the Node that acts; the path of a Handoff says which. From there a Handoff is new/FILE or cur/FILE.
 xfer_enter() {
+	case $_first in "$_root"/nodes/*/*/*) _o_as=${_first#"$_root"/nodes/} && _o_as=${_o_as%%/*} ;; esac
 	xfer_me || xfer_die 3 "no Node '$_me' in $_root (to make it: xfer.sh join $_me)"
 	cd "$_home" || exit 1
 }
@@ -387,30 +392,35 @@ xfer_digits() {
 	done
 }
 
-# An instance in _inst, if the environment gave none, for 8 bytes of the pool.
-xfer_name_instance() {
-	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
-}
-
-# A new id in _new, for 14 bytes of the pool [4]. A shell has no microseconds: the digits after M are random.
+# A new id in _new, for 10 bytes of the pool [4]. A shell has no microseconds: what stands after M is random at first, and then above
+# what this Node sent in the same second, so that its Handoffs sort as they were sent.
 xfer_id() {
 	xfer_digits
 	xfer_host
 	set -- $_pool
-	_new=$_now.M$(($1 % 10))$(($2 % 10))$(($3 % 10))$(($4 % 10))$(($5 % 10))$(($6 % 10))R$_digits.$_host
+	_micro=$(($1 * 256 + $2))
+	for _before in "$_home/sent/$_now".M[0-9][0-9][0-9][0-9][0-9][0-9]R*; do :; done
+	_before=${_before##*.M} && _before=${_before%%R*}
+	case $_before in ??????) _micro=$((1$_before - 999999 + $1)) ;; esac
+	[ $_micro -lt 1000000 ] || _micro=999999
+	_micro=$((1000000 + _micro))
+	_new=$_now.M${_micro#1}R$_digits.$_host
 	case $_host in *[!A-Za-z0-9._-]*) _new=$(printf %s "$_new" | tr -c A-Za-z0-9._- _) ;; esac
-	shift 6
+	shift 2
 	_pool=$*
 }
 
 # This host's name in _host.
-xfer_host() {
-	read -r _host 2>/dev/null </proc/sys/kernel/hostname || _host=$(uname -n)
-}
+xfer_host() { read -r _host 2>/dev/null </proc/sys/kernel/hostname || _host=$(uname -n); }
 
 # Only these are Handoffs; nothing else is ever opened.
-xfer_regular() {
-	[ -f "$1" ] && [ ! -L "$1" ]
+xfer_regular() { [ -f "$1" ] && [ ! -L "$1" ]; }
+
+# The bytes of the file $1 in _size; none when it is gone. wc may read all of them.
+xfer_size() {
+	read -r _ _ _ _ _size _ <<-END
+		$(ls -dln -- "$1" 2>/dev/null)
+	END
 }
 
 # Takes the name of $1 apart [4]: _id; fields A (_a), E (_e), L (_l: until _end, _by an instance) and _more; _flags. Its _state.
@@ -476,6 +486,7 @@ xfer_step() {
 xfer_pick() {
 	_piece=${1%%[:\;,]*} _path='' _picked='' _best=0 _others=''
 	[ ${#_piece} -ge 4 ] || xfer_die 2 "'$1' is too short for a piece of an id (4 characters or more)"
+	case $_piece in */*) return 1 ;; esac
 	for _in in $2; do
 		for _file in "$_in"/*"$_piece"*; do
 			case $_in in sent) [ -L "$_file" ] || [ -f "$_file" ] ;; *) xfer_regular "$_file" ;; esac || continue
@@ -493,7 +504,7 @@ xfer_pick() {
 # The Handoff that a person means by an id, or a worker by the path that `read --take` printed: _path, split.
 xfer_find() {
 	_wanted=''
-	case $1 in */*) xfer_split "cur/${1##*/}" && _wanted=$_by ;; esac
+	case ${1%/*} in "$_home/cur") xfer_split "cur/${1##*/}" && _wanted=$_by ;; "$1" | "$_home/new") ;; *) xfer_die 3 "'$1' is not in the Inbox of $_me" ;; esac
 	if ! xfer_pick "${1##*/}" 'new cur'; then
 		[ -z "$_wanted" ] || xfer_die 5 "'$1' is not in hand any more"
 		xfer_die 3 "no Handoff '$1' in the Inbox of $_me (xfer.sh inbox --all lists them)"
@@ -501,11 +512,9 @@ xfer_find() {
 	xfer_split "$_path"
 }
 
-# Refuses what is in another hand than the path said that xfer_find got; or than this instance's, if it was given one.
+# Refuses what is in another hand than the path said that xfer_find got, or than this instance's.
 xfer_in_hand() {
-	_hand=${_wanted:-$_inst}
-	[ "$_by" != "$_hand" ] || return 0
-	[ -z "$_wanted" ] && { [ -z "$_hand" ] || [ "$_end" -le "$_now" ]; } || xfer_die 5 "$_id is not in hand any more: its lease has passed"
+	case $_state:$_wanted in taken:* | *:?*) [ "$_by" = "${_wanted:-$_inst}" ] || xfer_die 5 "$_id is not in hand here (it was never taken, or its lease has passed)" ;; esac
 }
 
 # Refuses to mark where another instance is live.
@@ -534,7 +543,7 @@ xfer_oldest() {
 
 # Takes $1 and leaves it in hand; 1: it is not to be had, has ended by its own words, or is so large that it waits to be named.
 xfer_take() {
-	_size=$(wc -c 2>/dev/null <"$1")
+	xfer_size "$1"
 	if [ -z "$_first" ] && [ "${_size:-0}" -gt "$_max" ]; then
 		xfer_head "$1"
 		[ $((_size - _h_offset)) -le "$_max" ] || { _large=$1 && return 1; }
@@ -560,9 +569,15 @@ xfer_peek() {
 	[ -z "$_h_expires" ] || [ "$_h_expires" -gt "$_now" ]
 }
 
+# Ends a command that could not rename: for $1, unless the file is still there.
+xfer_lost() {
+	[ ! -f "$_stuck" ] || xfer_die 1 "can't rename $PWD/$_stuck (a sandbox may forbid it)"
+	xfer_die 5 "$1"
+}
+
 # Says why there was nothing to read.
 xfer_nothing() {
-	[ -z "$_stuck" ] || xfer_die 1 "can't move $_home/$_stuck (a sandbox may forbid it)"
+	[ ! -f "$_stuck" ] || xfer_lost
 	[ -z "$_large" ] || xfer_die 3 "nothing to read for $_me but $_large, of more than $_max bytes (name it to read it)"
 	xfer_die 3 "nothing to read for $_me in $_root"
 }
@@ -590,7 +605,7 @@ xfer_text() {
 	set -- $1
 	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
 	_expires=$_o_expires _body='' _spool=''
-	case ${_expires%[smhd]} in "$_expires" | *[!0-9]* | ?????????*) [ -z "$_expires" ] || xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
+	case ${_expires%[smhd]} in '' | "$_expires" | *[!0-9]* | ?????????*) [ -z "$_expires" ] || xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
 	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_awk")
 	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
 		_body=$_words _size=${#_words}
@@ -618,27 +633,14 @@ xfer_hand_off() {
 	for _name; do _to=$_to${_to:+, }$_name; done
 	[ $# = 1 ] || _to="[$_to]"
 	for _name; do
-		cd "$_root/nodes/$_name" && xfer_make "$_root/nodes/$_name" || continue
+		cd "$_root/nodes/$_name" || xfer_die 1 "the Node $_name is gone"
+		xfer_make "$PWD"
 		xfer_presence
 		xfer_id
-		[ -z "$_o_key" ] || xfer_same_key "$_me" "$_o_key"
-		case $_o_key:$_top in # the random digits may sort below those of this second: the next one sorts above
-		?*:"$_now".*) sleep 1 && xfer_clock $((14 * $#)) && xfer_id ;;
-		esac
 		[ $# = 1 ] || _thread=${_thread:-$_new} # what the copies have in common
 		_header=---$_nl
-		xfer_field from "$_me"
-		_header="${_header}to: $_to$_nl"
-		xfer_field kind "$_kind"
-		xfer_field subject "$_o_subject"
-		_header="${_header}date: $_date$_nl"
-		xfer_field re "$_re"
-		xfer_field thread "$_thread"
-		xfer_field priority "$_o_priority"
-		xfer_field expires "$_expires"
-		xfer_field key "$_o_key"
-		xfer_field hops "$_hops"
-		xfer_field instance "$_inst"
+		xfer_fields from "$_me" to "$_to" kind "$_kind" subject "$_o_subject" date "$_date" re "$_re" thread "$_thread" \
+			priority "$_o_priority" expires "$_expires" key "$_o_key" hops "$_hops" instance "$_inst"
 		_header=$_header---$_nl
 		if [ ${#_header} -le 65536 ] && xfer_deliver; then
 			_sent=$((_sent + 1))
@@ -663,14 +665,17 @@ xfer_deliver() {
 	ln -s "../../$_name" "$_home/sent/$_new" 2>/dev/null || printf '%s\n' "../../$_name" 2>/dev/null >"$_home/sent/$_new" || :
 }
 
-# Adds a line to _header: verbatim where a shell may write so, else as a JSON string [5].
-xfer_field() {
-	_value=$2
-	case $_value in
-	'') return ;;
-	*[!\ -~]* | [\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_awk") ;;
-	esac
-	_header="$_header$1: $_value$_nl"
+# Adds lines to _header, of keys and values: verbatim where a shell may write so, else as JSON strings [5].
+xfer_fields() {
+	while [ $# -gt 0 ]; do
+		_value=$2
+		case $1:$_value in
+		to:*) ;;
+		*[!\ -~]* | $1:[\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_awk") ;;
+		esac
+		[ -z "$_value" ] || _header="$_header$1: $_value$_nl"
+		shift 2
+	done
 }
 
 # Who is there, in the words of a receipt, in _presence.
@@ -681,8 +686,13 @@ xfer_presence() {
 		_presence="live${_h_status:+, $_h_status}"
 	elif xfer_regular node.md && _age=$(date -r node.md +%s 2>/dev/null); then
 		_age=$((_now > _age ? _now - _age : 0))
-		if [ $_age -lt 60 ]; then _age="$_age s"; elif [ $_age -lt 3600 ]; then _age="$((_age / 60)) min"; elif [ $_age -lt 172800 ]; then _age="$((_age / 3600)) h"; else _age="$((_age / 86400)) d"; fi
-		_presence="away, last seen $_age ago"
+		_unit=s
+		for _next in 60:min 60:h 48:d; do
+			[ $_age -ge ${_next%:*} ] || break
+			_unit=${_next#*:}
+			case $_unit in d) _age=$((_age / 24)) ;; *) _age=$((_age / 60)) ;; esac
+		done
+		_presence="away, last seen $_age $_unit ago"
 	fi
 }
 
@@ -710,7 +720,7 @@ xfer_dead() {
 
 # Whether the process $3 of host $1 and pid namespace $2 is known to be gone. A zombie is: its parent may never ask for it.
 xfer_gone() {
-	[ -n "${_ns:-}" ] || { xfer_host && _ns=$(readlink /proc/self/ns/pid) || _ns=-; }
+	[ -n "$_ns" ] || { xfer_host && _ns=$(readlink /proc/self/ns/pid) || _ns=-; }
 	[ "$1 $2" = "$_host $_ns" ] && [ "$_ns" != - ] || return 1
 	case $3 in '' | 0* | *[!0-9]*) return 1 ;; esac
 	_stat=''
@@ -723,13 +733,7 @@ xfer_age() {
 	_refreshed=$(date -r "$1" +%s 2>/dev/null) && _age=$(date -r "$2" +%s 2>/dev/null || date +%s) && _age=$((_age - _refreshed))
 }
 
-# Where the lock of the Node $1 is, in _lock, and this instance's file, in _own.
-xfer_lock() {
-	xfer_node "$1" || [ ! -L "$_dir" ] || xfer_die 3 "$_dir leads to no Node"
-	_lock=$_dir/live.lock _own=$_dir/live.lock/$_inst
-}
-
-# Acquires the lock for the process $1, or says who holds it and ends with 5.
+# Acquires the lock _lock of the Node in _dir, as the file _own, for the process $1. Says who holds it and ends with 5.
 xfer_acquire() {
 	_pid=$1 _seen=' ' _tries=0
 	xfer_gone - - - || : # for _host and _ns
@@ -738,7 +742,7 @@ xfer_acquire() {
 		if ! (set -C && printf '%s %s %s\n' "$_host" "$_ns" "$_pid" >"$_own") 2>/dev/null; then
 			[ ! -e "$_own" ] || xfer_die 5 "$_name is live, held by this instance ($_inst)"
 			_tries=$((_tries + 1))
-			[ $_tries -lt 20 ] || xfer_die 1 "can't write $_lock (is it a directory, is there space?)"
+			[ $_tries -lt 100 ] || xfer_die 1 "can't write $_lock (is it a directory, is there space?)"
 			continue # a holder that left took the directory with it
 		fi
 		_list=again _busy='' _watch=''
@@ -750,15 +754,16 @@ xfer_acquire() {
 				xfer_age "$_file" "$_own" || continue
 				case $_age:$_seen in
 				*:*" ${_file##*/}:$_refreshed "*) rm -f "$_file" && _list=again ;;
-				*) if [ $_age -lt "$_stale" ]; then _busy="process $_seen_pid on $_seen_host" _busy_age=$_age; else _watch="$_watch${_file##*/}:$_refreshed "; fi ;;
+				*) if [ $_age -lt "$_stale" ]; then _busy="process $_seen_pid on $_seen_host" _rival=${_file##*/} _rival_age=$_age; else _watch="$_watch${_file##*/}:$_refreshed "; fi ;;
 				esac
 			done
 		done
 		[ -n "$_busy$_watch" ] || [ ! -e "$_own" ] || return 0
 		xfer_release
-		if [ -n "$_busy" ]; then # by one that has been there for a while, or that tries just as we do
+		if [ -n "$_busy" ]; then # by one that is there, or that tries just as we do
 			_tries=$((_tries + 1))
-			[ $_busy_age -lt 2 ] && [ $_tries -lt 12 ] || xfer_die 5 "$_name is live, held by $_busy (choose another name, or end that one)"
+			xfer_head "$_dir/node.md"
+			[ "$_h_instance" != "$_rival" ] && [ $_rival_age -lt 2 ] && [ $_tries -lt 12 ] || xfer_die 5 "$_name is live, held by $_busy (choose another name, or end that one)"
 			xfer_clock 1
 			sleep "0.$((_pool % 4))$((_pool % 10))" 2>/dev/null || sleep 1
 		else
@@ -798,11 +803,16 @@ function clean(s, how,   all, o, i, k, t, c, u) {
 		u = how != "" && c == "\377" ? 0 : ord[c] # how string() writes NUL
 		if (u > 127) {
 			u = 160
-			if (match(t, utf8)) { k = RLENGTH; c = substr(t, 1, k); if (c ~ /^\302[\200-\237]$/) u = ord[substr(c, 2)] }
+			if (match(t, utf8)) {
+				k = RLENGTH
+				c = substr(t, 1, k)
+				if (c ~ /^\302[\200-\237]$/) u = ord[substr(c, 2)]
+				else if (c ~ /^(\342\200[\250-\256]|\342\201[\246-\251]|\357\273\277)$/) u = ord[substr(c, 1, 1)] % 16 * 4096 + ord[substr(c, 2, 1)] % 64 * 64 + ord[substr(c, 3)] % 64
+			}
 			else { k = match(t, part) ? RLENGTH : 1; c = "\357\277\275"; bad = 1 }
 		}
 		if (how == "json" && (c == "\"" || c == "\\")) c = "\\" c
-		else if (how != "" && (u < 32 || (u > 126 && u < 160))) { c = sprintf(how == "json" ? "\\u%04x" : "\\x%02x", u); escaped = 1 }
+		else if (how != "" && (u < 32 || (u > 126 && u != 160))) { c = sprintf(how == "json" || u > 160 ? "\\u%04x" : "\\x%02x", u); escaped = 1 }
 		o = o c
 	}
 	return all o
@@ -853,7 +863,7 @@ function date(t) { return sprintf("%sT%02d:%02d:%02d.000Z", day(int(t / 86400)),
 function epoch(s,   n) {
 	if (s !~ /^[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$/ || length(s) > 30 || substr(s, 12, 2) > 23) return ""
 	n = days(substr(s, 1, 4) + 0, substr(s, 6, 2) + 0, substr(s, 9, 2) + 0)
-	return day(n) == substr(s, 1, 10) ? n * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2) : ""
+	return day(n) == substr(s, 1, 10) ? sprintf("%.0f", n * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2)) : ""
 }
 function warn(code) { if (!index(warnings, code)) warnings = warnings (warnings == "" ? "" : ",") quote(code) }
 function fence(s) { return s == "---" || (s == "---\r" && at <= size) }
@@ -907,7 +917,7 @@ END {
 		exit
 	}
 	id = ENVIRON["ID"]; state = ENVIRON["STATE"]; sent = value["date"]
-	if (state == "queued" && expires != "" && expires <= now) state = "expired"
+	if (state == "queued" && expires != "" && expires + 0 <= now) state = "expired"
 	rank = state == "queued" ? 0 : state == "taken" ? 1 : state == "failed" || state == "unreadable" ? 2 : 3
 	if (rank == 3 && !all) exit
 	if (epoch(sent) == "") sent = date(id ~ /^[0-9]+\./ ? id + 0 : time)

@@ -3,8 +3,10 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { ls, type Result, run, sh, start, tempTree, until } from "./helpers.ts";
+
+vi.setConfig({ testTimeout: 60_000 }); // hundreds of processes, on a machine that may be busy
 
 let applets: string;
 beforeAll(() => {
@@ -226,6 +228,24 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 			expect(ls(node("alice", "new")).length).toBe(1);
 		});
 
+		test("gives ids that sort as they were sent, within one second too", async () => {
+			await join("alice");
+			const ids: string[] = [];
+			for (let i = 0; i < 6; i++) ids.push(await send("alice", `${i}`));
+			expect(ls(node("alice", "new"))).toEqual(ids);
+		});
+
+		test("does not act as a symlink that leads out of the tree", async () => {
+			await join("alice");
+			fs.mkdirSync(path.join(home, "outside"));
+			fs.symlinkSync("../../outside", node("away"));
+			for (const args of [["send", "alice", "x"], ["join", "away"], ["read"], ["live", "away", "true"]]) {
+				const result = await xfer("away", args);
+				expect([args, [2, 3].includes(result.code ?? 0), result.out]).toEqual([args, true, ""]);
+			}
+			expect([...ls(home, "outside"), ...ls(node("alice", "new"))]).toEqual([]);
+		});
+
 		test("does not touch standard input when words are given", async () => {
 			await join("alice");
 			const child = start([...sh(shell), "send", "alice", "x"], {
@@ -372,7 +392,8 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 			expect((await xfer("alice", ["read"])).code).toBe(3);
 			expect((await xfer("alice", ["read", id])).code).toBe(5);
 			expect((await xfer("alice", ["mark", id, "read"], { env: { XFER_INSTANCE: instance("ther") } })).code).toBe(5);
-			expect((await xfer("alice", ["mark", file, "read"])).out).toBe(`read\t${id}\n`);
+			expect((await xfer("alice", ["mark", `${home}/cur/${path.basename(file)}`, "read"])).code).toBe(3);
+			expect((await xfer("bob", ["mark", file, "read"])).out).toBe(`read\t${id}\n`);
 			expect(ls(node("alice", "cur"))).toEqual([`${id}:2,S`]);
 			expect((await xfer("alice", ["mark", file, "new"])).code).toBe(5);
 			expect(ls(node("alice", "cur"))).toEqual([`${id}:2,S`]);
@@ -521,7 +542,8 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 	describe("live", () => {
 		/** Starts a holder, and waits until it runs its command, which waits for the file `go`. */
 		const hold = async (name: string, options: { env?: NodeJS.ProcessEnv; command?: string } = {}) => {
-			const command = options.command ?? "env >env; echo $$ >pid; while [ ! -e go ]; do sleep 0.05; done; exit 7";
+			const command =
+				options.command ?? "env >env; echo $$ >pid; i=0; while [ ! -e go ] && [ $((i += 1)) -lt 1000 ]; do sleep 0.05; done; exit 7";
 			const child = start([...sh(shell), "live", name, "sh", "-c", command], {
 				cwd: home,
 				env: { ...env, XFER_REFRESH: "1", ...options.env },
@@ -578,7 +600,9 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 		});
 
 		test("passes a signal on, and lets the name go", async () => {
-			const { child, exit } = await hold("alice", { command: "trap 'exit 9' TERM; echo $$ >pid; while :; do sleep 0.05; done" });
+			const { child, exit } = await hold("alice", {
+				command: "trap 'exit 9' TERM; echo $$ >pid; i=0; while [ $((i += 1)) -lt 1000 ]; do sleep 0.05; done",
+			});
 			child.kill("SIGTERM");
 			expect(await exit).toBe(9);
 			expect(locks("alice")).toEqual([]);

@@ -7,9 +7,31 @@ import { list, nodeDirs, snapshot } from "./tree.mjs";
 
 const LIMIT = 30_000; // ms; what takes longer hangs
 
+const bases = new Set();
+const groups = new Set();
+
+for (const [signal, number] of [
+	["SIGINT", 2],
+	["SIGTERM", 15],
+])
+	process.on(signal, () => {
+		groups.forEach(killGroup);
+		for (const base of bases) fs.rmSync(base, { recursive: true, force: true });
+		process.exit(128 + number);
+	});
+
+function killGroup(pid) {
+	try {
+		process.kill(-pid, "SIGKILL");
+	} catch {
+		// it ended by itself
+	}
+}
+
 /** Runs one case; returns why it failed, or undefined. */
 export async function runCase(one, options) {
 	const base = fs.mkdtempSync(path.join(fs.realpathSync(os.tmpdir()), "xfer-conformance-"));
+	bases.add(base);
 	const t = new Trial(base, one, options);
 	try {
 		await one.run(t);
@@ -18,7 +40,9 @@ export async function runCase(one, options) {
 	} catch (error) {
 		return error instanceof Error ? error.message || String(error) : String(error);
 	} finally {
+		await t.end();
 		fs.rmSync(base, { recursive: true, force: true });
+		bases.delete(base);
 	}
 }
 
@@ -32,18 +56,19 @@ class Trial {
 		this.sender = one.sender;
 		this.taker = one.taker;
 		this.options = options;
+		this.running = new Map(); // pid → promise of its end
 		fs.mkdirSync(this.home);
 		fs.mkdirSync(this.cwd);
 	}
 
 	/** Runs a command of the sending implementation. */
 	send(args, options) {
-		return this.run([...this.sender, ...args], options);
+		return this.run(this.sender, args, options);
 	}
 
 	/** Runs a command of the taking implementation. */
 	take(args, options) {
-		return this.run([...this.taker, ...args], options);
+		return this.run(this.taker, args, options);
 	}
 
 	/**
@@ -51,15 +76,15 @@ class Trial {
 	 * `exit`: what it must be, or a list. `stdin`: text or bytes, "open" for a pipe that never ends; else there is none.
 	 * `killAfter`: ms after which it is killed, and its end not judged.
 	 */
-	async run(argv, { exit = 0, stdin, env, killAfter } = {}) {
-		const result = await this.start(argv, { stdin, env, killAfter });
+	async run(command, args, { exit = 0, stdin, env, killAfter } = {}) {
+		const result = await this.start([...command, ...args], { stdin, env, killAfter });
 		if (killAfter !== undefined) return result;
-		const what = `\`${argv.slice(this.taker.length).join(" ").slice(0, 200)}\``;
+		const what = `\`${args.join(" ").slice(0, 200)}\``;
 		const said = result.err ? `: ${result.err.trim().slice(0, 400)}` : "";
 		if (result.code === undefined) throw new Error(`${what} did not end within ${LIMIT / 1000} s`);
 		if (![exit].flat().includes(result.code)) throw new Error(`${what} ended with ${result.code ?? result.signal}, not ${exit}${said}`);
 		if (/^\s+at .*:\d+:\d+\)?$/m.test(result.err)) throw new Error(`${what} shows a stack${said}`);
-		if (result.code !== 0 && result.code !== 6 && !argv.includes("doctor")) {
+		if (result.code !== 0 && result.code !== 6 && args[0] !== "doctor") {
 			if (result.out.length > 0) throw new Error(`${what} failed and wrote to stdout: ${JSON.stringify(result.text.slice(0, 200))}`);
 			if (!/^xfer: ./m.test(result.err)) throw new Error(`${what} failed without a line \`xfer: …\` on stderr${said}`);
 		}
@@ -68,7 +93,9 @@ class Trial {
 
 	/** The process itself. It leads a group of its own, so that a shell's children end with it. */
 	start(argv, { stdin, env, killAfter }) {
-		return new Promise((resolve, reject) => {
+		if (this.over) return Promise.reject(new Error("the case has ended"));
+		let pid;
+		const result = new Promise((resolve, reject) => {
 			const child = spawn(argv[0], argv.slice(1), {
 				cwd: this.cwd,
 				detached: true,
@@ -76,16 +103,11 @@ class Trial {
 				stdio: [stdin === undefined ? "ignore" : "pipe", "pipe", "pipe"],
 			});
 			let timedOut = false;
-			const kill = () => {
-				try {
-					process.kill(-child.pid, "SIGKILL");
-				} catch {
-					// it ended by itself
-				}
-			};
+			pid = child.pid;
+			groups.add(pid);
 			const timer = setTimeout(() => {
 				timedOut = killAfter === undefined;
-				kill();
+				killGroup(pid);
 			}, killAfter ?? LIMIT);
 			const out = [];
 			const err = [];
@@ -100,10 +122,21 @@ class Trial {
 			});
 			child.on("close", (code, signal) => {
 				clearTimeout(timer);
+				groups.delete(pid);
+				this.running.delete(pid);
 				const bytes = Buffer.concat(out);
 				resolve({ code: timedOut ? undefined : code, signal, out: bytes, text: bytes.toString(), err: Buffer.concat(err).toString() });
 			});
 		});
+		if (pid !== undefined) this.running.set(pid, result);
+		return result;
+	}
+
+	/** Ends what still runs of a case that failed half-way. */
+	async end() {
+		this.over = true;
+		for (const pid of this.running.keys()) killGroup(pid);
+		await Promise.allSettled(this.running.values());
 	}
 
 	path(...parts) {

@@ -71,6 +71,7 @@ scenario("4 takers race over 60: each is taken once", async (t) => {
 			const { code, text } = await take(asAlice("read", "--take"), { exit: [0, 3] });
 			if (code === 3) return;
 			taken.push(text.trimEnd());
+			check(taken.length <= 60, "there are more takes than Handoffs");
 		}
 	}
 	const [one, two] = [(...args) => t.take(...args), (...args) => t.send(...args)];
@@ -153,12 +154,15 @@ scenario("nothing partial is ever seen in new/, when a sender is killed either",
 			for (const name of t.ls("nodes/alice/new"))
 				if (!firstSize.has(name)) firstSize.set(name, fs.statSync(t.path("nodes/alice/new", name)).size);
 	})();
-	const start = Date.now();
-	await sendAlice(t, ["-"], { stdin: body, env });
-	const takes = Date.now() - start;
-	for (let i = 1; i <= 12; i++) await t.send(asBob("send", "alice", "-"), { stdin: body, env, killAfter: (takes * i) / 10 });
-	sending = false;
-	await looking;
+	try {
+		const start = Date.now();
+		await sendAlice(t, ["-"], { stdin: body, env });
+		const takes = Date.now() - start;
+		for (let i = 1; i <= 12; i++) await t.send(asBob("send", "alice", "-"), { stdin: body, env, killAfter: (takes * i) / 10 });
+	} finally {
+		sending = false;
+		await looking;
+	}
 	for (const name of t.ls("nodes/alice/new")) {
 		check(written(t, "alice/new", name).body.equals(body), `${name} is not whole`);
 		check(firstSize.get(name) >= body.length, `${name} was in new/ before it was whole`);
@@ -249,7 +253,7 @@ scenario(
 		await Promise.all(Array.from({ length: 8 }, (_, i) => sendAlice(t, [`state ${i}`, "--key", "build"])));
 		// Two that publish at once may not see each other; a taker does.
 		let read = 0;
-		while ((await t.take(asAlice("read"), { exit: [0, 3] })).code === 0) read++;
+		while ((await t.take(asAlice("read"), { exit: [0, 3] })).code === 0) check(++read <= 8, "there are more reads than Handoffs");
 		equal([read, t.ls("nodes/alice/cur").filter((name) => name.endsWith(",E=replaced:2,T")).length], [1, 7], "read and replaced");
 	},
 	["key"],
