@@ -36,7 +36,7 @@ export function explain(error: unknown): string {
 		EMFILE: "too many open files: raise ulimit -n",
 		ENFILE: "too many open files on this machine",
 	};
-	const hint = code && cure[code];
+	const hint = code && (cure[code] ?? "xfer doctor looks at the tree");
 	return visible(hint ? `${path ? `can't use ${path}` : error.message} (${code}: ${hint})` : error.message);
 }
 

@@ -17,7 +17,7 @@ export async function help(name: string, words: readonly string[]): Promise<numb
 }
 
 function parser(): Argv {
-	return yargs([]).scriptName("xfer").wrap(80).version(false).help(false).exitProcess(false);
+	return yargs([], "/").scriptName("xfer").wrap(80).version(false).help(false).exitProcess(false);
 }
 
 function overview(): Argv {
@@ -32,8 +32,8 @@ function overview(): Argv {
 }
 
 function commandHelp({ name, usage, summary, examples, options }: Command): Argv {
-	const described = Object.entries({ ...options, ...common }).map(([key, { type, help: text, value }]) => {
-		return [key, { type, describe: value ? `${value}: ${text}` : text }] as const;
+	const described = Object.entries({ ...options, ...common }).map(([key, { help: text, value }]) => {
+		return [key, { describe: value ? `${value}: ${text}` : text }] as const;
 	});
 	return parser()
 		.usage(`${table(examples)}\n\n${`xfer ${name} ${usage}`.trim()}\n${summary}`)

@@ -73,7 +73,7 @@ export function visible(text: string): string {
 
 /** As `visible`, for text of several lines. */
 export function visibleLines(text: string): string {
-	return text.replace(control, (char) => (char === "\n" || char === "\t" ? char : codeOf(char)));
+	return text.replaceAll("\r\n", "\n").replace(control, (char) => (char === "\n" || char === "\t" ? char : codeOf(char)));
 }
 
 function codeOf(char: string): string {

@@ -102,7 +102,7 @@ function number(env: Readonly<Record<string, string | undefined>>, key: string, 
 	const value = env[key];
 	if (!value) return standard;
 	if (/^\d{1,12}$/.test(value)) return Number(value);
-	throw new XferError("EINPUT", `${key} is not a whole number: ${value}`);
+	throw new XferError("EINPUT", `${key} is not a whole number: ${value}`, `such as ${key}=${standard}, or unset it`);
 }
 
 function pidNamespace(): string {

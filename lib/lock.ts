@@ -92,7 +92,7 @@ export class LiveLock {
 	}
 
 	/**
-	 * Acquires the live lock of the Node in this directory. Takes a few ms; up to `lock.stale` + 2 s when the one who holds it seems to be gone but can't be known to be dead.
+	 * Acquires the live lock of the Node in this directory. Takes a few ms; up to about `lock.stale` when the one who holds it seems to be gone but can't be known to be dead.
 	 * @throws {XferError} EHELD when another instance holds it · the signal's reason · the system's error
 	 */
 	static async acquire(context: Context, node: string, signal?: AbortSignal): Promise<LiveLock> {
@@ -104,9 +104,10 @@ export class LiveLock {
 			signal?.throwIfAborted();
 			const rival = contend(context, directory, file, seen);
 			if (rival === undefined) return new LiveLock(context, node);
-			// One that was there before and is fresh is a holder. One that may be stale is watched until it has been so for long enough.
-			if (rival !== "retry" && rival.age < context.lock.stale && (rival.age > settled || tries > 20)) throw held(node, rival.holder);
-			const pause = rival !== "retry" && rival.age >= context.lock.stale ? context.lock.stale / 15 : backoff;
+			// One that was there before and is fresh is a holder. One that has missed a refresh is watched until it makes up for it, or is stale.
+			const late = rival !== "retry" && rival.age >= 2 * context.lock.refresh;
+			if (rival !== "retry" && !late && (rival.age > settled || tries > 20)) throw held(node, rival.holder);
+			const pause = late ? context.lock.stale / 15 : backoff;
 			await sleep(Math.random() * pause, undefined, { signal });
 		}
 	}

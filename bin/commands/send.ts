@@ -87,12 +87,20 @@ export async function deliver(
 	const options = outgoing(values, tree.context.now());
 	const body = input ? readInput(tree.context.maxBytes, how) : spoken;
 	const subject = options.subject ?? (input && spoken ? spoken : undefined);
-	const outcomes = tree.send({ ...base, ...options, kind: options.kind ?? base.kind, subject, body, cwd: process.cwd() });
+	const outcomes = tree.send({ ...base, ...options, kind: options.kind ?? base.kind, subject, body, cwd: workingDirectory() });
 	if (outcomes.some(({ error }) => !error)) delivered();
 	if (!wait) return printOutcomes(session, outcomes);
 	const [outcome] = outcomes;
 	if (!outcome || outcome.error) throw outcome?.error ?? new Error("nothing was delivered");
 	return waitFor(session, outcome.id, outcome.to, limit);
+}
+
+function workingDirectory(): string | undefined {
+	try {
+		return process.cwd();
+	} catch {
+		return undefined; // it was removed under us: no reason not to send
+	}
 }
 
 function outgoing(values: Values, now: number): Pick<Outgoing, "kind" | "subject" | "priority" | "expires" | "key"> {
