@@ -25,8 +25,8 @@ export const mark: Command = {
 		if (!(as in states)) throw new XferError("EINPUT", `can't mark ${what} "${as}"`, `xfer mark ${what} read, or new, or failed`);
 		if (as !== "failed" && why.length > 0) throw new XferError("EINPUT", "only failed takes a reason", `xfer mark ${what} ${as}`);
 		const { node, message, only } = what.includes("/") ? byPath(session, what) : byId(session, what);
-		node.seen();
 		node.inbox.mark(message, as as keyof typeof states, why.join(" "), only);
+		node.seen();
 		const state = states[as as keyof typeof states];
 		if (session.json) printJson("xfer.mark/1", { id: message.id, state });
 		else printLine(state, isTerminal() ? shortId(message.id) : message.id);

@@ -38,8 +38,6 @@ export const read: Command = {
 		const node = session.node();
 		const { inbox } = node;
 		const { maxBytes, now } = session.tree.context;
-		if (!peek) node.seen();
-
 		if (wait) {
 			const signal = limit === undefined ? undefined : AbortSignal.timeout(limit);
 			const taken = await inbox.takeNext({ persistent: true, signal, onPolling: tellPolling });
@@ -47,6 +45,7 @@ export const read: Command = {
 				note(`xfer: nothing arrived for ${node.name} in time (its Inbox: ${node.directory})`);
 				return exit.timeout;
 			}
+			node.seen();
 			show(session, [inHand(inbox, taken)], take === true);
 			return exit.done;
 		}
@@ -67,6 +66,7 @@ export const read: Command = {
 			}
 			left -= size;
 			count++;
+			if (!peek) node.seen();
 			if (session.json) together.push(one);
 			else if (take) show(session, [one], true);
 			else showAndMark([one], () => printHandoff(one, now()));
