@@ -111,6 +111,13 @@ export function idMaker(context: Pick<Context, "now" | "random" | "host">): () =
 	};
 }
 
+/** The same id, or when it does not sort above `other`, one of the second after that: another clock was ahead. */
+export function idAbove(id: string, other: string): string {
+	if (compare(id, other) > 0) return id;
+	const time = timeOf(other);
+	return time === undefined ? id : id.replace(/^\d+\.M\d{6}/, `${time / 1000 + 1}.M000000`);
+}
+
 /** The 8 characters that name a Handoff to a person; of a foreign name, all of it. */
 export function shortId(id: string): string {
 	return /^\d+\.M\d{6}R([0-9a-hjkmnp-tv-z]{8})\./.exec(id)?.[1] ?? id;

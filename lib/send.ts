@@ -1,5 +1,5 @@
 import { XferError } from "./errors.ts";
-import { compare, idMaker } from "./filename.ts";
+import { compare, idAbove, idMaker } from "./filename.ts";
 import { formatHeader, headerLimit, type Kind, type Priority } from "./handoff.ts";
 import type { Listed } from "./inbox.ts";
 import type { Durability } from "./maildir.ts";
@@ -137,14 +137,14 @@ function deliver(
 		maker = idMaker(tree.context);
 		makers.set(tree, maker);
 	}
-	const id = chosen ?? maker();
+	const same = () => (key === undefined ? [] : to.inbox.sameKey({ from: sender, key: key.toWellFormed() }));
+	const id = chosen ?? same().reduce((id, other) => idAbove(id, other.id), maker());
 	const durability = chosen ? to.inbox.maildir.deliverAs(id, bytes) : to.inbox.maildir.deliver(id, bytes);
 	from.sent.point(id, to.name);
-	if (key !== undefined) {
-		// Published first, so that there is no moment with none; and each replaces only what sorts below its own, so that the highest stays.
-		for (const other of to.inbox.sameKey({ from: sender, key: key.toWellFormed() }))
-			if (compare(other.id, id) < 0) to.inbox.maildir.end(other.message, "replaced");
-	}
+	// Published first, so that there is no moment with none. All but the highest are ended, one's own too: only what has a higher one beside it.
+	const all = same();
+	const highest = all.reduce((top, other) => (compare(other.id, top) > 0 ? other.id : top), "");
+	for (const other of all) if (other.id !== highest) to.inbox.maildir.end(other.message, "replaced");
 	return { id, durability };
 }
 

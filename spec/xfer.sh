@@ -582,6 +582,13 @@ xfer_nothing() {
 	xfer_die 3 "nothing to read for $_me in $_root"
 }
 
+# Sees to it that the id in _new sorts above those with the key $1, also when another clock was ahead [6].
+xfer_above() {
+	xfer_same_key "$_me" "$1"
+	case ${_top%%.*} in '' | *[!0-9]*) return ;; esac
+	[ "$_new" \> "$_top" ] || _new=$((${_top%%.*} + 1)).M000000R${_new#*R}
+}
+
 # The highest id in new/ from $1 with the key $2, in _top. Replaces those that sort below the id $3.
 xfer_same_key() {
 	_top='' _from_key=$1:$2
@@ -637,6 +644,7 @@ xfer_hand_off() {
 		xfer_make "$PWD"
 		xfer_presence
 		xfer_id
+		[ -z "$_o_key" ] || xfer_above "$_o_key"
 		[ $# = 1 ] || _thread=${_thread:-$_new} # what the copies have in common
 		_header=---$_nl
 		xfer_fields from "$_me" to "$_to" kind "$_kind" subject "$_o_subject" date "$_date" re "$_re" thread "$_thread" \
@@ -645,7 +653,7 @@ xfer_hand_off() {
 		if [ ${#_header} -le 65536 ] && xfer_deliver; then
 			_sent=$((_sent + 1))
 			printf 'queued for %s (%s)\t%s\n' "$_name" "$_presence" "$_new"
-			[ -z "$_o_key" ] || xfer_same_key "$_me" "$_o_key" "$_new"
+			[ -z "$_o_key" ] || { xfer_same_key "$_me" "$_o_key" && xfer_same_key "$_me" "$_o_key" "$_top"; }
 		else
 			printf 'xfer: not delivered to %s (is there space, is %s writable, is the header below 65536 bytes?)\n' "$_name" "$PWD" >&2
 		fi
