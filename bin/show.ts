@@ -88,14 +88,19 @@ function printBytes(one: Shown, from: number): void {
 }
 
 function printText(one: Shown, fd: 1 | 2): void {
-	const decoder = new TextDecoder();
-	let last = "";
-	for (const chunk of chunks(one, one.handoff.header.body)) {
-		last = decoder.decode(chunk, { stream: true }) || last;
-		print(visibleLines(last), fd);
-	}
-	const rest = decoder.decode();
-	print(`${visibleLines(rest)}${(rest || last).endsWith("\n") ? "" : "\n"}`, fd);
+	const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+	let rest = ""; // a CR at a chunk's end, whose LF may follow
+	let end = "\n";
+	const put = (text: string) => {
+		const whole = rest + text;
+		rest = whole.endsWith("\r") ? "\r" : "";
+		const now = whole.slice(0, whole.length - rest.length);
+		print(visibleLines(now), fd);
+		end = now.at(-1) ?? end;
+	};
+	for (const chunk of chunks(one, one.handoff.header.body)) put(decoder.decode(chunk, { stream: true }));
+	put(decoder.decode());
+	print(visibleLines(rest) + (end === "\n" && rest === "" ? "" : "\n"), fd);
 }
 
 /** A file's bytes from an offset, without holding them all. */

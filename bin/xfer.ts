@@ -45,7 +45,8 @@ async function main(given: readonly string[]): Promise<number> {
 function commandFirst(argv: readonly string[]): readonly string[] {
 	if (!argv[0]?.startsWith("-") || argv[0] === "--get-yargs-completions") return argv;
 	const names = new Set(commands.map(({ name }) => name));
-	const at = argv.findIndex((word) => names.has(word));
+	const isValue = (at: number) => argv[at - 1] === "--as" || argv[at - 1] === "--timeout";
+	const at = argv.findIndex((word, at) => names.has(word) && !isValue(at));
 	return at < 0 ? argv : [argv[at] ?? "", ...argv.slice(0, at), ...argv.slice(at + 1)];
 }
 

@@ -32,9 +32,9 @@ export function hold(context: Context, maildir: Maildir, message: Message, hando
 	const step = (rename: (message: Message) => Message | undefined, end = true) => {
 		let next = ended ? undefined : rename(now);
 		if (!next && !ended) {
-			// Somebody may have added a flag: it is ours as long as our instance stands in the name.
+			// Somebody may have added a flag: it is ours as long as our instance stands in the name, and it has not been returned meanwhile.
 			const same = maildir.inHand(message.id, context.instance);
-			next = same && rename(same);
+			next = same && attemptsOf(same) === attemptsOf(message) ? rename(same) : undefined;
 		}
 		if (!next) throw lost(message.id);
 		now = next;

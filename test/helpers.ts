@@ -7,7 +7,10 @@ import { afterEach, onTestFinished } from "vitest";
 
 export const project = path.resolve(import.meta.dirname, "..");
 export const cli = [process.execPath, path.join(project, "dist/bin/xfer.cjs")];
-export const sh = (shell: "dash" | "busybox" = "dash") => [...(shell === "busybox" ? ["busybox", "sh"] : ["dash"]), path.join(project, "spec/xfer.sh")];
+export const sh = (shell: "dash" | "busybox" = "dash") => [
+	...(shell === "busybox" ? ["busybox", "sh"] : ["dash"]),
+	path.join(project, "spec/xfer.sh"),
+];
 
 const dirs: string[] = [];
 const children = new Set<ChildProcess>();
@@ -50,7 +53,10 @@ export function start(argv: string[], options: SpawnOptions): ChildProcess {
 }
 
 /** Runs a process to its end. Standard input is `input`, or closed. */
-export function run(argv: string[], options: { env: NodeJS.ProcessEnv; cwd?: string; input?: string | Buffer; uid?: number }): Promise<Result> {
+export function run(
+	argv: string[],
+	options: { env: NodeJS.ProcessEnv; cwd?: string; input?: string | Buffer; uid?: number },
+): Promise<Result> {
 	const { input, ...rest } = options;
 	return new Promise((resolve, reject) => {
 		const child = start(argv, { ...rest, stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"] });

@@ -109,13 +109,17 @@ function* peeks(inbox: Inbox, limit: number): Generator<Shown, undefined> {
 }
 
 /** The one that was named: taken if it is queued, else shown as it stands. */
-function named({ instance, tree }: Session, inbox: Inbox, piece: string, peek: boolean, take: boolean): Shown {
+function named({ instance, json, tree }: Session, inbox: Inbox, piece: string, peek: boolean, take: boolean): Shown {
 	const message = inbox.maildir.find(piece);
 	const short = shortId(message.id);
 	const handoff = inbox.look(message);
 	if (!handoff) throw new XferError("EHELD", `${short} was moved just now`, "try again");
 	const { state, lease } = handoff;
 	const over = state === "taken" && (lease?.end ?? 0) * 1000 <= tree.context.now();
+	if (json && handoff.size > tree.context.maxBytes && !take) {
+		note(`xfer: ${short} is ${handoff.size} bytes, too many for JSON: read its file, then xfer mark ${shellWord(short)} read`);
+		return lookedAt(inbox, handoff);
+	}
 	if (!peek && (state === "queued" || over)) {
 		const taken = inbox.take({ message });
 		if (taken) return inHand(inbox, taken);

@@ -4,8 +4,8 @@ import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
 import { parseDuration } from "../duration.ts";
-import { exit, exitCode, explain, report } from "../errors.ts";
-import { ClosedOutput, isTerminal, note, printJson, printLine, readInput, tellPolling } from "../output.ts";
+import { exit, exitCode, explain } from "../errors.ts";
+import { isTerminal, note, printJson, printLine, readInput, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
 import { document, inHand, lookedAt, printBody, showAndMark } from "../show.ts";
 
@@ -139,9 +139,10 @@ function printOutcomes(session: Session, outcomes: readonly Outcome[]): number {
 			printLine(`queued for ${to} (${where})${doubt}`, isTerminal() ? shortId(id) : id);
 		}
 	} catch (error) {
-		note(`xfer: delivered all the same, as ${delivered.map(({ id }) => shortId(id)).join(", ")}: do not send it again`);
-		if (error instanceof ClosedOutput) throw error;
-		return report(error);
+		const ids = delivered.map(({ id }) => shortId(id)).join(", ");
+		note(`xfer: delivered, as ${ids}, and that could not be printed (do not send it again)`);
+		if (process.env.XFER_DEBUG) throw error;
+		return exit.failed;
 	}
 	return code;
 }
