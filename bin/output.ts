@@ -129,7 +129,12 @@ function printPlain(rows: Iterable<readonly (string | Cell)[]>): number {
 	let out = "";
 	for (const row of rows) {
 		count++;
-		out += `${row.map((cell) => visible(typeof cell === "string" ? cell : cell.text)).join("\t")}\n`;
+		let separator = "";
+		for (const cell of row) {
+			out += separator + visible(typeof cell === "string" ? cell : cell.text);
+			separator = "\t";
+		}
+		out += "\n";
 		if (out.length < 65_536) continue;
 		print(out);
 		out = "";

@@ -2,7 +2,6 @@ import {
 	closeSync,
 	constants,
 	type Dirent,
-	fstatSync,
 	fsyncSync,
 	lstatSync,
 	mkdirSync,
@@ -64,13 +63,12 @@ export class OpenFile {
 
 	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
 	constructor(path: string) {
-		this.fd = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-		const stat = fstatSync(this.fd);
+		// Looked at before it is opened: opening a FIFO lets a writer go on. The flags are for one that takes its place in between.
+		const stat = lstatSync(path);
+		if (!stat.isFile()) throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
 		this.size = stat.size;
 		this.modified = stat.mtimeMs;
-		if (stat.isFile()) return;
-		closeSync(this.fd);
-		throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
+		this.fd = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 	}
 
 	/** Up to `length` bytes from `start`; fewer only at the file's end. */
@@ -102,6 +100,18 @@ export function readBeginning(path: string, bytes: number): string | undefined {
 		return file.read(0, bytes).toString("utf8");
 	} finally {
 		file.close();
+	}
+}
+
+/** The names in a directory without those that begin with a dot, in bytewise order. Half the time of `listFiles`: for who looks at each before using it. */
+export function listNames(dir: string): string[] {
+	try {
+		return readdirSync(dir)
+			.filter((name) => !name.startsWith("."))
+			.sort();
+	} catch (error) {
+		if (errno(error) === "ENOENT") return []; // as in `listFiles`
+		throw error;
 	}
 }
 

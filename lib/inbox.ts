@@ -3,7 +3,7 @@ import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
 import { attemptsOf, compare, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
-import { isFile } from "./files.ts";
+import { isFile, listNames } from "./files.ts";
 import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
 import { Maildir, type Message } from "./maildir.ts";
@@ -77,7 +77,7 @@ export class Inbox {
 	/** As `list`, for long Inboxes: each file is read when its item is asked for, and `more` tells how many have not been. */
 	survey(options: ListOptions = {}): { items: Iterable<Listed>; more: () => number; counts: Counts } {
 		const { states = (state) => order.includes(state), limit = 0 } = options;
-		const waiting = this.maildir.names("new");
+		const waiting = listNames(`${this.maildir.path}/new`);
 		const others = this.maildir.list("cur").map((message) => ({ message, state: stateOf("cur", message) }));
 		const counts: Record<string, number> = Object.assign(Object.create(null), { queued: waiting.length });
 		for (const { state } of others) counts[state] = (counts[state] ?? 0) + 1;
