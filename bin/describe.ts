@@ -23,7 +23,9 @@ export function describeStanding(standing: Standing, info: Whereabouts | undefin
 		const { status, holding } = info.presence;
 		if (holding) return `${waited}: ${to} holds mail: ${holding}`;
 		if (!status || status === "idle") return `${waited}: ${to} is ${describeNode(info, now).replace("live, ", "")}`;
-		return `${waited}: ${to} is busy (${status}), joins by ${formatClock(handoff.date + 600_000, now)}`;
+		const patience = handoff.date + 600_000;
+		const waits = ["task", "question"].includes(handoff.kind) && handoff.priority === undefined && patience > now;
+		return `${waited}: ${to} is busy (${status}), joins ${waits ? `by ${formatClock(patience, now)}` : "at its next turn"}`;
 	}
 	if (state === "taken")
 		return `in the hand of ${to} since${at}${handoff?.lease ? `, until ${formatClock(handoff.lease.end * 1000, now)}` : ""}${away}`;

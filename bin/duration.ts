@@ -12,6 +12,11 @@ export function parseDuration(text: string, flag: string): number {
 	throw new XferError("EINPUT", `${flag} ${text} is not a duration`, "such as 30s, 10m, 2h, 7d");
 }
 
+/** A signal after so many ms; a timer of Node.js can't wait for longer than 24 days. */
+export function timeoutSignal(ms: number): AbortSignal {
+	return AbortSignal.timeout(Math.min(ms, 2 ** 31 - 1));
+}
+
 /** A length of time for a person: `12 min`. */
 export function formatDuration(ms: number): string {
 	const seconds = Math.max(0, Math.round(ms / 1000));

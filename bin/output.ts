@@ -163,17 +163,21 @@ export function readInput(limit: number, how: string): Buffer {
 	if (isatty(0)) throw new XferError("EINPUT", "standard input is a terminal", how);
 	const chunks: Buffer[] = [];
 	let size = 0;
-	for (;;) {
+	while (size <= 4 * limit + 65_536) {
 		const chunk = Buffer.allocUnsafe(65_536);
 		const count = retry(() => readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
-		if (count === 0) break;
+		if (count === 0 && size <= limit) return Buffer.concat(chunks);
+		if (count === 0) throw tooLarge(`${size} bytes`, limit);
 		size += count;
 		if (size <= limit) chunks.push(chunk.subarray(0, count));
 	}
-	if (size <= limit) return Buffer.concat(chunks);
-	throw new XferError(
+	throw tooLarge(`more than ${size} bytes`, limit); // and may have no end
+}
+
+function tooLarge(size: string, limit: number): XferError {
+	return new XferError(
 		"ESIZE",
-		`the text is ${size} bytes, the limit is ${limit}`,
+		`the text is ${size}, the limit is ${limit}`,
 		"write it to a file and send its path, or raise XFER_MAX_BYTES",
 	);
 }

@@ -28,15 +28,24 @@ export function lookedAt(inbox: Inbox, handoff: Listed): Shown {
 	return { handoff, file, done: () => {}, release: () => {} };
 }
 
-/** Shows, then marks: what could not be shown is given back. */
+/** Shows, then marks: what could not be shown is given back. Each is finished, whatever happens to the others. */
 export function showAndMark(some: readonly Shown[], show: () => void): void {
+	let failure: { error: unknown } | undefined;
 	try {
 		show();
 	} catch (error) {
-		for (const one of some) one.release();
-		throw error;
+		failure = { error };
 	}
-	for (const one of some) one.done();
+	const shown = failure === undefined;
+	for (const one of some) {
+		try {
+			if (shown) one.done();
+			else one.release();
+		} catch (error) {
+			failure ??= { error };
+		}
+	}
+	if (failure) throw failure.error;
 }
 
 /** Prints a Handoff: its file's own bytes, or for a person its facts, subject and text. */

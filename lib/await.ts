@@ -8,7 +8,7 @@ export interface Ending {
 	/** The reply, or the report of a failure. */
 	readonly reply: Listed | undefined;
 	/** Where the Handoff itself stands. */
-	readonly state: State | "gone";
+	readonly state: State | "gone" | "unknown";
 }
 
 /** States after which no reply will come. */
@@ -21,6 +21,7 @@ const skew = 5 * 60 * 1000;
 /**
  * Waits for the reply to what a Node sent. It is found wherever it lies: also when the Node's live instance took it first.
  * @returns undefined once the signal is aborted
+ * @throws the system's error when the Inbox can't be listed
  */
 export async function waitForReply(
 	node: Node,
@@ -58,7 +59,7 @@ export async function waitForReply(
 			rung = false;
 			if (signal.aborted) return undefined;
 			const reply = find();
-			const state = node.sent.standings([id])[0]?.state ?? "gone";
+			const state = node.sent.standings([id])[0]?.state ?? "unknown"; // without its pointer nobody can tell: the reply will
 			// A failure is marked before it is reported: the report gets a moment to arrive.
 			if (state === "failed" && !reply) deadline ??= performance.now() + reportsWithin;
 			const late = deadline === undefined || performance.now() >= deadline;

@@ -1,4 +1,4 @@
-import { type FSWatcher, statSync, watch } from "node:fs";
+import { type FSWatcher, statfsSync, statSync, watch } from "node:fs";
 import { basename } from "node:path";
 import { errno } from "./errors.ts";
 
@@ -24,6 +24,7 @@ export class Doorbell {
 	#watcher: FSWatcher | undefined;
 	#inode: number | undefined;
 	#timer: NodeJS.Timeout | undefined;
+	#poll = false;
 	#told = false;
 
 	constructor(directory: string, ring: (name: string | undefined) => void, options: DoorbellOptions = {}) {
@@ -42,6 +43,7 @@ export class Doorbell {
 	}
 
 	#watch(): void {
+		this.#poll = false;
 		try {
 			this.#watcher = watch(this.#directory, { persistent: this.#options.persistent ?? false }, (event, name) => {
 				// Content is never changed in place here, so only names matter. The directory's own name: it was moved or removed.
@@ -50,14 +52,19 @@ export class Doorbell {
 			});
 			this.#watcher.on("error", () => this.#again());
 			this.#inode = inode(this.#directory);
+			if (isSilent(this.#directory)) this.#tellPolling("a filesystem that others may write to unseen");
 		} catch (error) {
 			this.#watcher = undefined;
 			const code = errno(error) ?? String(error);
-			if (this.#told || code === "ENOENT") return; // not there (yet): each look tries again
-			this.#told = true;
-			const reason = code === "ENOSPC" || code === "EMFILE" ? `${code}: no inotify watches left` : code;
-			this.#options.onPolling?.(this.#directory, reason);
+			if (code === "ENOENT") return; // not there (yet): each look tries again
+			this.#tellPolling(code === "ENOSPC" || code === "EMFILE" ? `${code}: no inotify watches left` : code);
 		}
+	}
+
+	#tellPolling(reason: string): void {
+		this.#poll = true;
+		if (!this.#told) this.#options.onPolling?.(this.#directory, reason);
+		this.#told = true;
 	}
 
 	#again(): void {
@@ -76,12 +83,23 @@ export class Doorbell {
 				if (!this.#watcher || inode(this.#directory) !== this.#inode) this.#again();
 				else this.#ring(undefined);
 			},
-			this.#watcher ? sweepEvery : pollEvery,
+			this.#watcher && !this.#poll ? sweepEvery : pollEvery,
 		);
 		if (!this.#options.persistent) this.#timer.unref();
 	}
 }
 
 function inode(directory: string): number | undefined {
-	return statSync(directory, { throwIfNoEntry: false })?.ino;
+	try {
+		return statSync(directory).ino;
+	} catch {
+		return undefined; // not there, or forbidden: each look tries again
+	}
+}
+
+/** Filesystems on which other hosts' changes ring no bell here: NFS, SMB, 9p, and FUSE, which may be one of them. */
+const silent = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997, 0x65735546]);
+
+function isSilent(directory: string): boolean {
+	return process.platform === "linux" && silent.has(statfsSync(directory).type);
 }

@@ -91,6 +91,11 @@ export function leaseOf(file: FileName): Lease | undefined {
 	return { end: Number(end), instance };
 }
 
+/** Whether it is in nobody's hand any more, though its name still says so. */
+export function isOverdue(dir: Dir, file: FileName, now: number): boolean {
+	return stateOf(dir, file) === "taken" && (leaseOf(file)?.end ?? 0) * 1000 <= now;
+}
+
 /** How often it was in hand before. */
 export function attemptsOf(file: FileName): number {
 	const text = field(file, "A") ?? "";
@@ -111,11 +116,15 @@ export function idMaker(context: Pick<Context, "now" | "random" | "host">): () =
 	};
 }
 
-/** The same id, or when it does not sort above `other`, one of the second after that: another clock was ahead. */
+/** The same id, or when it does not sort above `other`, one of the microsecond after that: another clock was ahead. */
 export function idAbove(id: string, other: string): string {
-	if (compare(id, other) > 0) return id;
-	const time = timeOf(other);
-	return time === undefined ? id : id.replace(/^\d+\.M\d{6}/, `${time / 1000 + 1}.M000000`);
+	const [, seconds = "", micros = "999999"] = /^(\d{1,11})\.(?:M(\d{6}))?/.exec(other) ?? [];
+	if (compare(id, other) > 0 || seconds === "") return id;
+	const carry = micros === "999999";
+	return id.replace(
+		/^\d+\.M\d{6}/,
+		`${Number(seconds) + (carry ? 1 : 0)}.M${carry ? "000000" : String(Number(micros) + 1).padStart(6, "0")}`,
+	);
 }
 
 /** The 8 characters that name a Handoff to a person; of a foreign name, all of it. */

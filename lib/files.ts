@@ -63,7 +63,7 @@ export class OpenFile {
 
 	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
 	constructor(path: string) {
-		// Looked at before it is opened: opening a FIFO lets a writer go on. The flags are for one that takes its place in between.
+		// Looked at before it is opened: opening a FIFO lets its writer go on. What takes its place in between neither blocks nor leads elsewhere.
 		const stat = lstatSync(path);
 		if (!stat.isFile()) throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
 		this.size = stat.size;
@@ -88,29 +88,40 @@ export class OpenFile {
 	}
 }
 
-/** The beginning of a small regular file as text; undefined when it can't be read, for whatever reason. */
-export function readBeginning(path: string, bytes: number): string | undefined {
-	let file: OpenFile;
+/**
+ * Up to `limit` bytes of a regular file; undefined when it has gone.
+ * @throws the system's error
+ */
+export function readBytes(path: string, limit: number): Buffer | undefined {
+	let file: OpenFile | undefined;
 	try {
 		file = new OpenFile(path);
-	} catch {
-		return undefined;
-	}
-	try {
-		return file.read(0, bytes).toString("utf8");
+		return file.read(0, limit);
+	} catch (error) {
+		if (errno(error) === "ENOENT") return undefined;
+		throw error;
 	} finally {
-		file.close();
+		file?.close();
 	}
 }
 
-/** The names in a directory without those that begin with a dot, in bytewise order. Half the time of `listFiles`: for who looks at each before using it. */
-export function listNames(dir: string): string[] {
+/** The beginning of a small regular file as text; undefined when it can't be read, for whatever reason. */
+export function readBeginning(path: string, bytes: number): string | undefined {
+	try {
+		return readBytes(path, bytes)?.toString("utf8");
+	} catch {
+		return undefined;
+	}
+}
+
+/** The names in a directory, in bytewise order; without those that begin with a dot unless `hidden`. None when it is not there. */
+export function listNames(dir: string, hidden = false): string[] {
 	try {
 		return readdirSync(dir)
-			.filter((name) => !name.startsWith("."))
+			.filter((name) => hidden || !name.startsWith("."))
 			.sort();
 	} catch (error) {
-		if (errno(error) === "ENOENT") return []; // as in `listFiles`
+		if (errno(error) === "ENOENT") return []; // a foreign or half-made Node: nothing is in a directory that is not there
 		throw error;
 	}
 }
@@ -132,7 +143,7 @@ export function isFile(path: string): boolean {
 	return lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
-/** A directory's mtime and the like in ms, or undefined when there is nothing. */
+/** The mtime of what has this name, in ms; undefined when there is nothing. */
 export function modified(path: string): number | undefined {
 	return lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
 }
@@ -146,8 +157,13 @@ export function move(from: string, to: string): boolean {
 		if (errno(error) !== "ENOENT") throw error;
 		if (!lstatSync(from, { throwIfNoEntry: false })) return false;
 		mkdirSync(to.slice(0, to.lastIndexOf("/")), { recursive: true, mode: 0o700 });
+	}
+	try {
 		renameSync(from, to);
 		return true;
+	} catch (error) {
+		if (errno(error) === "ENOENT") return false; // somebody was first, after all
+		throw error;
 	}
 }
 

@@ -1,8 +1,8 @@
-import { lstatSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { errno } from "./errors.ts";
-import { isOver, stateOf } from "./filename.ts";
-import { isFile } from "./files.ts";
+import { lstatSync, rmSync, writeFileSync } from "node:fs";
+import { isOver, isOverdue, stateOf } from "./filename.ts";
+import { isFile, listNames } from "./files.ts";
 import { removeDeadLocks } from "./lock.ts";
+import { presenceFiles } from "./presence.ts";
 import type { Node, Tree } from "./tree.ts";
 
 export interface GcOptions {
@@ -21,7 +21,7 @@ export interface GcReport {
 	readonly handoffs: number;
 	/** Pointers in `sent/` to what is gone. */
 	readonly pointers: number;
-	/** Abandoned files in `tmp/`. */
+	/** Abandoned files in `tmp/`, and of writers of presence. */
 	readonly temporary: number;
 	/** Live lock files of the dead. */
 	readonly locks: number;
@@ -57,7 +57,9 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	let expired = 0;
 	if (mine) {
 		if (dryRun)
-			returned = inbox.list({ states: (state) => state === "taken" }).items.filter(({ lease }) => (lease?.end ?? 0) * 1000 <= now).length;
+			returned = inbox
+				.list({ states: (state) => state === "taken" })
+				.items.filter(({ message }) => isOverdue(message.dir, message, now)).length;
 		else returned = inbox.returnLeases().returned;
 		for (const { message, state } of inbox.list({ states: (state) => state === "queued" || state === "expired" }).items) {
 			if (state === "expired" && stateOf(message.dir, message) === "queued" && (dryRun || inbox.maildir.end(message, "expired"))) expired++;
@@ -74,16 +76,19 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	const { sent } = node;
 	const ids = sent.ids();
 	const found = sent.locate(ids); // of what is a pointer; anything else in there is not ours
-	for (const [id, { message }] of found) if (!message) pointers += remove(`${directory}/sent/${id}`);
+	for (const [id, { message, unknown }] of found) if (!message && !unknown) pointers += remove(`${directory}/sent/${id}`);
 	let temporary = 0;
-	for (const name of names(`${directory}/tmp`)) {
-		const file = `${directory}/tmp/${name}`;
+	const left = presenceFiles(directory).filter((name) => name !== "node.md");
+	for (const name of [...listNames(`${directory}/tmp`, true).map((name) => `tmp/${name}`), ...left]) {
+		const file = `${directory}/${name}`;
 		if (isFile(file) && ageOf(file, now) > abandoned) temporary += remove(file);
 	}
 	const locks = removeDeadLocks(tree.context, directory, abandoned, dryRun);
 
 	const { presence, lastSeen } = node.whereabouts();
-	const empty = [`${directory}/new`, `${directory}/cur`, `${directory}/tmp`, `${directory}/sent`].every((path) => names(path).length === 0);
+	const empty = [`${directory}/new`, `${directory}/cur`, `${directory}/tmp`, `${directory}/sent`].every(
+		(path) => listNames(path, true).length === 0,
+	);
 	const removed = !options.daily && presence.derived === "true" && !holder && empty && now - (lastSeen ?? now) >= keep;
 	if (removed && !dryRun) tree.leave(node.name);
 	else if (!dryRun) writeFileSync(`${directory}/.gc`, "", { mode: 0o600 });
@@ -92,13 +97,4 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 
 function ageOf(path: string, now: number): number {
 	return now - (lstatSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY);
-}
-
-function names(directory: string): string[] {
-	try {
-		return readdirSync(directory);
-	} catch (error) {
-		if (errno(error) === "ENOENT") return [];
-		throw error;
-	}
 }

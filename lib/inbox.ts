@@ -2,8 +2,8 @@ import { lstatSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
-import { attemptsOf, compare, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
-import { isFile, listNames } from "./files.ts";
+import { attemptsOf, compare, isOverdue, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
+import { isFile } from "./files.ts";
 import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
 import { Maildir, type Message } from "./maildir.ts";
@@ -77,7 +77,7 @@ export class Inbox {
 	/** As `list`, for long Inboxes: each file is read when its item is asked for, and `more` tells how many have not been. */
 	survey(options: ListOptions = {}): { items: Iterable<Listed>; more: () => number; counts: Counts } {
 		const { states = (state) => order.includes(state), limit = 0 } = options;
-		const waiting = listNames(`${this.maildir.path}/new`);
+		const waiting = this.maildir.names("new");
 		const others = this.maildir.list("cur").map((message) => ({ message, state: stateOf("cur", message) }));
 		const counts: Record<string, number> = Object.assign(Object.create(null), { queued: waiting.length });
 		for (const { state } of others) counts[state] = (counts[state] ?? 0) + 1;
@@ -134,7 +134,7 @@ export class Inbox {
 	/**
 	 * Takes a Handoff: the oldest queued one, or the given one. Ends on the way those that have expired, were replaced or can't be read.
 	 * @returns undefined when there is nothing to take, or the given one was taken by another
-	 * @throws {XferError} EHELD when another instance is live on this Node
+	 * @throws {XferError} EHELD when another instance is live on this Node, EUNREADABLE when the given one can't be read · the system's error
 	 */
 	take(options: TakeOptions = {}): Taken | undefined {
 		this.assertMine();
@@ -215,7 +215,7 @@ export class Inbox {
 		for (const message of this.maildir.list("cur", (name) => name.includes(",L="))) {
 			const lease = leaseOf(message);
 			if (!lease || stateOf("cur", message) !== "taken") continue;
-			if (lease.end * 1000 > this.#context.now() && lease.instance !== dead) next = Math.min(next, lease.end * 1000);
+			if (!isOverdue("cur", message, this.#context.now()) && lease.instance !== dead) next = Math.min(next, lease.end * 1000);
 			else if (this.maildir.release(message)) returned++;
 		}
 		return { returned, next };
@@ -287,8 +287,7 @@ export class Inbox {
 
 	#take(message: Message, named: boolean): Taken | undefined {
 		let from = message;
-		const over = stateOf(from.dir, from) === "taken" && (leaseOf(from)?.end ?? 0) * 1000 <= this.#context.now();
-		if (over) from = this.maildir.release(from) ?? from;
+		if (isOverdue(from.dir, from, this.#context.now())) from = this.maildir.release(from) ?? from;
 		if (stateOf(from.dir, from) !== "queued" || !isFile(this.maildir.file(from))) return undefined;
 		if (!named && this.#isLarge(from)) return undefined; // never loaded unasked: it waits to be named
 		let inHand: Message | undefined;
@@ -299,22 +298,20 @@ export class Inbox {
 			throw error;
 		}
 		if (!inHand) return undefined;
-		let read: { handoff: Handoff; body: Buffer } | undefined;
 		try {
-			read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
+			const read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
+			if (!read) return undefined;
+			const why = this.#isExpired(read.handoff) ? "expired" : this.#isReplaced(read.handoff) ? "replaced" : undefined;
+			if (!why) return hold(this.#context, this.maildir, inHand, read.handoff, read.body, this.#bounce);
+			this.maildir.end(inHand, why);
 		} catch (error) {
 			if (errno(error) !== "EUNREADABLE") {
-				this.maildir.release(inHand);
+				this.maildir.release(inHand); // not its fault: it is not to wait for the lease to end
 				throw error;
 			}
 			this.maildir.end(inHand, "unreadable");
 			if (named) throw error;
-			return undefined;
 		}
-		if (!read) return undefined;
-		const why = this.#isExpired(read.handoff) ? "expired" : this.#isReplaced(read.handoff) ? "replaced" : undefined;
-		if (!why) return hold(this.#context, this.maildir, inHand, read.handoff, read.body, this.#bounce);
-		this.maildir.end(inHand, why);
 		return undefined;
 	}
 
@@ -323,10 +320,13 @@ export class Inbox {
 	}
 
 	#isLarge(message: Message): boolean {
-		return (
-			this.#sizeOf(message) > this.#context.maxBytes &&
-			(readHead(this.maildir.file(message), message.id)?.size ?? 0) > this.#context.maxBytes
-		);
+		if (this.#sizeOf(message) <= this.#context.maxBytes) return false;
+		try {
+			return (readHead(this.maildir.file(message), message.id)?.size ?? 0) > this.#context.maxBytes;
+		} catch (error) {
+			if (errno(error) === "EUNREADABLE") return false; // the take says so, and steps over it
+			throw error;
+		}
 	}
 
 	#isExpired(handoff: Handoff): boolean {

@@ -1,19 +1,7 @@
-import {
-	closeSync,
-	lstatSync,
-	mkdirSync,
-	openSync,
-	readdirSync,
-	readFileSync,
-	readSync,
-	rmdirSync,
-	rmSync,
-	writeFileSync,
-	writeSync,
-} from "node:fs";
+import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
-import { readBeginning } from "./files.ts";
+import { listNames, readBeginning } from "./files.ts";
 
 /** Who holds a Node's live lock, as its file says. */
 export interface Holder {
@@ -29,21 +17,33 @@ const settled = 1000;
 
 /** Who is there, at one look; undefined when the Node is away (protocol 7). */
 export function whoIsLive(context: Context, node: string): Holder | undefined {
-	for (const instance of entries(`${node}/live.lock`)) {
+	let first: { holder: Holder; born: number } | undefined;
+	for (const instance of listNames(`${node}/live.lock`)) {
 		const file = `${node}/live.lock/${instance}`;
 		const holder = readHolder(file, instance);
 		if (!holder || isDead(context, holder)) continue;
-		const touched = lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
-		if (touched !== undefined && filesystemTime(context, node) - touched < context.lock.stale + context.lock.refresh) return holder;
+		const stat = lstatSync(file, { throwIfNoEntry: false });
+		if (!stat || filesystemTime(context, node) - stat.mtimeMs >= context.lock.stale + context.lock.refresh) continue;
+		if (instance === context.instance) return holder;
+		// Who tries to hold it has a file there too, for a moment: the one that was first is the holder.
+		if (!first || stat.birthtimeMs < first.born) first = { holder, born: stat.birthtimeMs };
 	}
-	return undefined;
+	return first?.holder;
+}
+
+/** When a Node's live lock was refreshed last, unix ms by the filesystem's clock. */
+export function lastRefresh(node: string): number | undefined {
+	const times = listNames(`${node}/live.lock`).map(
+		(name) => lstatSync(`${node}/live.lock/${name}`, { throwIfNoEntry: false })?.mtimeMs ?? 0,
+	);
+	return times.length > 0 ? Math.max(...times) : undefined;
 }
 
 /** Removes the lock files of processes that are known to be dead, or that have not been refreshed for `age` ms; returns how many. */
 export function removeDeadLocks(context: Context, node: string, age: number, dryRun: boolean): number {
 	const directory = `${node}/live.lock`;
 	let removed = 0;
-	for (const instance of entries(directory)) {
+	for (const instance of listNames(directory)) {
 		const file = `${directory}/${instance}`;
 		const holder = readHolder(file, instance);
 		const touched = lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
@@ -140,7 +140,7 @@ function contend(
 		throw error;
 	}
 	for (;;) {
-		const others = entries(directory).filter((name) => name !== context.instance);
+		const others = listNames(directory).filter((name) => name !== context.instance);
 		if (others.length === 0) {
 			if (lstatSync(file, { throwIfNoEntry: false })) return undefined;
 			return "retry"; // taken for a stale one, after this process slept between the two steps
@@ -244,15 +244,6 @@ function filesystemTime(context: Context, node: string): number {
 		return context.now();
 	} finally {
 		rmSync(probe, { force: true });
-	}
-}
-
-function entries(directory: string): string[] {
-	try {
-		return readdirSync(directory).filter((name) => !name.startsWith("."));
-	} catch (error) {
-		if (errno(error) === "ENOENT") return [];
-		throw error;
 	}
 }
 

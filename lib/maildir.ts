@@ -1,9 +1,9 @@
 import { linkSync, mkdirSync, rmSync, statSync } from "node:fs";
 import { basename } from "node:path";
-import type { Context } from "./context.ts";
+import { type Context, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
-import { attemptsOf, change, type Dir, type FileName, formatFileName, idOf, leaseOf, parseFileName, pickId } from "./filename.ts";
-import { isFile, listFiles, move, OpenFile, syncDirectory, writeNew } from "./files.ts";
+import { attemptsOf, change, type Dir, type FileName, field, formatFileName, idOf, leaseOf, parseFileName, pickId } from "./filename.ts";
+import { isFile, listFiles, move, readBytes, syncDirectory, writeNew } from "./files.ts";
 
 /** One file of a maildir. */
 export interface Message extends FileName {
@@ -61,7 +61,7 @@ export class Maildir {
 	 * @throws {XferError} as `pickId`
 	 */
 	find(piece: string): Message {
-		const found = (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name).includes(piece)));
+		const found = (["cur", "new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name).includes(piece)));
 		const id = pickId(
 			found.map((message) => message.id),
 			piece,
@@ -91,9 +91,9 @@ export class Maildir {
 	 * @throws {XferError} EINPUT when the id is taken by other bytes
 	 */
 	deliverAs(id: string, bytes: Uint8Array): Durability | "again" {
-		const before = this.#named(id);
+		const before = this.#named(id, 1);
 		if (before.length > 0) return this.#same(before, bytes, id);
-		const temporary = this.#write(`${id}.${this.#context.instance}`, bytes);
+		const temporary = this.#write(`${id}.${unique(this.#context.random)}`, bytes); // a killed one's file is not in the way
 		const file = `${this.path}/new/${id}`;
 		try {
 			linkSync(temporary, file);
@@ -105,7 +105,7 @@ export class Maildir {
 		} finally {
 			rmSync(temporary, { force: true });
 		}
-		const others = this.#named(id).filter(({ dir, name }) => dir !== "new" || name !== id);
+		const others = this.#named(id, 1).filter(({ dir, name }) => dir !== "new" || name !== id);
 		if (others.length === 0) return this.#sync();
 		rmSync(file, { force: true });
 		return this.#same(others, bytes, id);
@@ -123,13 +123,13 @@ export class Maildir {
 
 	/** Read, and answered if `replied`. */
 	done(message: Message, replied = false): Message | undefined {
-		const failed = message.fields.some((text) => text.startsWith("E="));
+		const failed = field(message, "E") !== undefined;
 		return this.#rename(message, "cur", change(message, { L: undefined, E: undefined }, replied ? "RS" : "S", failed ? "FT" : ""));
 	}
 
 	/** Back into `new/`, delivered once more than before. */
 	release(message: Message): Message | undefined {
-		const failed = message.fields.some((text) => text.startsWith("E="));
+		const failed = field(message, "E") !== undefined;
 		const fields = { L: undefined, E: undefined, A: String(attemptsOf(message) + 1) };
 		return this.#rename(message, "new", change(message, fields, "", failed ? "FSRT" : "SRT"));
 	}
@@ -141,7 +141,7 @@ export class Maildir {
 
 	/** This instance's message of an id, wherever others have renamed it to meanwhile; undefined when it is not in its hand any more. */
 	inHand(id: string, instance: string): Message | undefined {
-		return this.list("cur", (name) => idOf(name) === id).find((message) => leaseOf(message)?.instance === instance);
+		return this.#named(id).find((message) => message.dir === "cur" && leaseOf(message)?.instance === instance);
 	}
 
 	#rename(message: Message, dir: Dir, to: FileName): Message | undefined {
@@ -177,27 +177,29 @@ export class Maildir {
 		}
 	}
 
-	#named(id: string): Message[] {
-		return (["new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name) === id));
+	/** All with this id. A listing that overlaps a rename may miss what is renamed, so nothing is believed to be gone at the first look. */
+	#named(id: string, looks = 3): Message[] {
+		const look = () => (["cur", "new", "cur"] as const).flatMap((dir) => this.list(dir, (name) => idOf(name) === id));
+		for (let tries = 0; tries < looks; tries++) {
+			const found = new Map(look().map((message) => [`${message.dir}/${message.name}`, message]));
+			if (found.size > 0) return [...found.values()];
+		}
+		return [];
 	}
 
+	/** Whether what has this id is these bytes. */
 	#same(messages: readonly Message[], bytes: Uint8Array, id: string): "again" {
-		for (const message of messages) {
-			let file: OpenFile;
-			try {
-				file = new OpenFile(this.file(message));
-			} catch (error) {
-				if (errno(error) === "ENOENT") continue; // moved on meanwhile; its bytes were compared, or will be by the next
-				throw error;
+		let found = messages;
+		for (let tries = 0; tries < 10; tries++) {
+			for (const message of found) {
+				const other = readBytes(this.file(message), bytes.length + 1);
+				if (!other) continue; // it moved on meanwhile
+				if (other.equals(bytes)) return "again";
+				throw new XferError("EINPUT", `another Handoff has the id ${id}`, "choose a new id");
 			}
-			try {
-				if (file.size === bytes.length && file.read(0, bytes.length).equals(bytes)) return "again";
-			} finally {
-				file.close();
-			}
-			throw new XferError("EINPUT", `another Handoff has the id ${id}`, "choose a new id");
+			found = this.#named(id);
 		}
-		return "again";
+		throw new XferError("EINPUT", `a Handoff with the id ${id} is there, and could not be compared`, "try again, or choose a new id");
 	}
 
 	#gone(): XferError {

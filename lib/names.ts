@@ -29,7 +29,7 @@ export function nodeName(text: string): string {
 }
 
 /** Upper-case ASCII to lower case, and nothing else. */
-function fold(text: string): string {
+export function fold(text: string): string {
 	return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 

@@ -1,7 +1,7 @@
-import { lstatSync, rmSync, writeFileSync } from "node:fs";
+import { lstatSync, rmSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno } from "./errors.ts";
-import { OpenFile } from "./files.ts";
+import { listNames, OpenFile, writeNew } from "./files.ts";
 import { formatHeader, headerLimit, parseHeader } from "./handoff.ts";
 
 /** What a Node says of itself in `node.md` (protocol 8): each key may be missing, and none is proved. */
@@ -71,6 +71,11 @@ export function readPresence(directory: string): Presence {
 	}
 }
 
+/** The names of a Node's presence and of what a killed writer of it left behind. */
+export function presenceFiles(directory: string): string[] {
+	return listNames(directory).filter((name) => name === "node.md" || /^node\.md\.\d+$/.test(name));
+}
+
 /**
  * Replaces a Node's presence whole. Not synced: losing one is harmless, the next one follows.
  * @throws the system's error
@@ -86,7 +91,7 @@ export async function writePresence(directory: string, presence: Presence): Prom
 /** The first presence of a Node that is just being made: what is there already stays. */
 export function createPresence(directory: string, presence: Presence): void {
 	try {
-		writeFileSync(`${directory}/node.md`, formatPresence(presence), { mode: 0o600, flag: "wx" });
+		writeNew(`${directory}/node.md`, Buffer.from(formatPresence(presence)), false);
 	} catch (error) {
 		if (errno(error) !== "EEXIST") throw error;
 	}

@@ -75,6 +75,8 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	if (outgoing.id !== undefined && (recipients.size > 1 || !isChosenId(outgoing.id))) {
 		throw new XferError("EINPUT", "a chosen id is for one recipient, and a file name without : ; , of at most 180 bytes");
 	}
+	if (outgoing.id !== undefined && outgoing.key !== undefined)
+		throw new XferError("EINPUT", "a chosen id and a key do not go together", "leave one away");
 	const to = found.map(([name]) => name);
 	// What is sent again under its id must be the same bytes, whenever and by whichever process.
 	const again = outgoing.id !== undefined;
@@ -114,6 +116,7 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	}
 	const bytes = Buffer.concat([header, body]);
 	const own = tree.has(sender) ? tree.node(sender) : tree.join(sender, { derived: "true" });
+	own.seen();
 	return [...recipients].map(([name, node]): Outcome => {
 		if (node instanceof Error) return { to: name, error: node };
 		try {
@@ -137,14 +140,22 @@ function deliver(
 		maker = idMaker(tree.context);
 		makers.set(tree, maker);
 	}
-	const same = () => (key === undefined ? [] : to.inbox.sameKey({ from: sender, key: key.toWellFormed() }));
-	const id = chosen ?? same().reduce((id, other) => idAbove(id, other.id), maker());
-	const durability = chosen ? to.inbox.maildir.deliverAs(id, bytes) : to.inbox.maildir.deliver(id, bytes);
+	const { inbox } = to;
+	const same = () => (key === undefined ? [] : inbox.sameKey({ from: sender, key: key.toWellFormed() }));
+	const before = same();
+	const id = chosen ?? before.reduce((id, other) => idAbove(id, other.id), maker());
+	const durability = chosen ? inbox.maildir.deliverAs(id, bytes) : inbox.maildir.deliver(id, bytes);
 	from.sent.point(id, to.name);
-	// Published first, so that there is no moment with none. All but the highest are ended, one's own too: only what has a higher one beside it.
-	const all = same();
-	const highest = all.reduce((top, other) => (compare(other.id, top) > 0 ? other.id : top), "");
-	for (const other of all) if (other.id !== highest) to.inbox.maildir.end(other.message, "replaced");
+	try {
+		// Published first, so that there is no moment with none. Then what was there before is ended; and of those that came at the same time,
+		// one's own among them, all but the highest: only what has a higher one beside it.
+		for (const other of before) inbox.maildir.end(other.message, "replaced");
+		const all = same();
+		const highest = all.reduce((top, other) => (compare(other.id, top) > 0 ? other.id : top), "");
+		for (const other of all) if (other.id !== highest) inbox.maildir.end(other.message, "replaced");
+	} catch {
+		// It is delivered, and must not be sent again for this; whoever takes the older one looks for a newer one too.
+	}
 	return { id, durability };
 }
 

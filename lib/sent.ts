@@ -1,7 +1,7 @@
-import { lstatSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { errno, XferError } from "./errors.ts";
-import { compare, idOf, pickId, type State, shortId, stateOf } from "./filename.ts";
-import { readBeginning } from "./files.ts";
+import { idOf, pickId, type State, shortId, stateOf } from "./filename.ts";
+import { listNames, readBeginning } from "./files.ts";
 import type { Listed } from "./inbox.ts";
 import type { Message } from "./maildir.ts";
 import { isNodeName } from "./names.ts";
@@ -12,7 +12,7 @@ export interface Standing {
 	readonly id: string;
 	/** The Node that it went to. */
 	readonly to: string;
-	readonly state: State | "gone";
+	readonly state: State | "gone" | "unknown";
 	/** The Handoff as it lies there, unless it is gone. */
 	readonly handoff: Listed | undefined;
 	/** When its state last changed, unix ms. */
@@ -20,6 +20,13 @@ export interface Standing {
 }
 
 const ended = new Set<string>(["failed", "expired", "replaced", "unreadable"]);
+
+interface Located {
+	readonly to: string;
+	readonly message: Message | undefined;
+	/** The recipient's Inbox can't be looked at. */
+	readonly unknown: boolean;
+}
 
 /** The pointers of a Node to what it sent: `sent/ID -> ../../NODE`. */
 export class Sent {
@@ -59,14 +66,7 @@ export class Sent {
 
 	/** The ids of all that was sent, the newest first. */
 	ids(): string[] {
-		try {
-			return readdirSync(this.#directory)
-				.filter((name) => !name.startsWith("."))
-				.sort((a, b) => compare(b, a));
-		} catch (error) {
-			if (errno(error) === "ENOENT") return [];
-			throw error;
-		}
+		return listNames(this.#directory).reverse();
 	}
 
 	/** The name of the Node that a Handoff went to; undefined when the pointer is not one. */
@@ -93,12 +93,12 @@ export class Sent {
 		const found = this.locate(ids);
 		return ids.flatMap((id) => {
 			const at = found.get(id);
-			return at ? this.#standing(id, at.to, at.message) : [];
+			return at ? this.#standing(id, at) : [];
 		});
 	}
 
-	/** Which Node each of these went to, and the message there unless it is gone. Every recipient's Inbox is listed once. */
-	locate(ids: readonly string[]): Map<string, { to: string; message: Message | undefined }> {
+	/** Which Node each of these went to, and the message there unless it is gone. Every recipient's Inbox is listed together. */
+	locate(ids: readonly string[]): Map<string, Located> {
 		const wanted = new Map<string, Set<string>>();
 		for (const id of ids) {
 			const to = this.recipient(id);
@@ -107,10 +107,14 @@ export class Sent {
 			if (some) some.add(id);
 			else wanted.set(to, new Set([id]));
 		}
-		const found = new Map<string, { to: string; message: Message | undefined }>();
+		const found = new Map<string, Located>();
 		for (const [to, some] of wanted) {
-			const messages = this.#messages(to, some);
-			for (const id of some) found.set(id, { to, message: messages.get(id) });
+			try {
+				const messages = this.#messages(to, some);
+				for (const id of some) found.set(id, { to, message: messages.get(id), unknown: false });
+			} catch {
+				for (const id of some) found.set(id, { to, message: undefined, unknown: true }); // that Inbox can't be listed: not gone, for all we know
+			}
 		}
 		return found;
 	}
@@ -143,21 +147,23 @@ export class Sent {
 		);
 	}
 
+	/** A listing that overlaps a rename may miss what is renamed, so nothing is believed to be gone at the first look. */
 	#messages(to: string, ids: ReadonlySet<string>): Map<string, Message> {
 		const found = new Map<string, Message>();
 		if (!this.#tree.has(to)) return found;
 		const { maildir } = this.#tree.node(to).inbox;
-		// `new/` last: what moves from `cur/` back to `new/` in between is seen twice rather than never.
-		for (const dir of ["cur", "new"] as const)
-			for (const message of maildir.list(dir, (name) => ids.has(idOf(name)))) found.set(message.id, message);
-		// And what moved from `new/` to `cur/` between the two.
-		for (const message of maildir.list("cur", (name) => ids.has(idOf(name)))) if (!found.has(message.id)) found.set(message.id, message);
+		for (let looks = 0; looks < 3 && found.size < ids.size; looks++) {
+			for (const dir of ["cur", "new", "cur"] as const) {
+				for (const message of maildir.list(dir, (name) => ids.has(idOf(name)))) if (!found.has(message.id)) found.set(message.id, message);
+			}
+		}
 		return found;
 	}
 
-	#standing(id: string, to: string, message: Message | undefined): Standing {
+	#standing(id: string, { to, message, unknown }: Located): Standing {
 		const handoff = message && this.#tree.node(to).inbox.look(message);
-		if (!handoff) return { id, to, state: message ? stateOf(message.dir, message) : "gone", handoff: undefined, changed: undefined };
-		return { id, to, state: handoff.state, handoff, changed: lstatSync(handoff.file, { throwIfNoEntry: false })?.ctimeMs };
+		if (handoff) return { id, to, state: handoff.state, handoff, changed: lstatSync(handoff.file, { throwIfNoEntry: false })?.ctimeMs };
+		const state = message ? stateOf(message.dir, message) : unknown ? "unknown" : "gone";
+		return { id, to, state, handoff: undefined, changed: undefined };
 	}
 }

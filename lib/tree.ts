@@ -17,9 +17,9 @@ import { modified, syncDirectory } from "./files.ts";
 import { collect } from "./gc.ts";
 import type { Handoff } from "./handoff.ts";
 import { Inbox } from "./inbox.ts";
-import { type Holder, LiveLock, whoIsLive } from "./lock.ts";
-import { isNodeName, nodeName, similar } from "./names.ts";
-import { createPresence, type Presence, readPresence, timestamp, writePresence } from "./presence.ts";
+import { type Holder, LiveLock, lastRefresh, removeDeadLocks, whoIsLive } from "./lock.ts";
+import { fold, isNodeName, nodeName, similar } from "./names.ts";
+import { createPresence, type Presence, presenceFiles, readPresence, timestamp, writePresence } from "./presence.ts";
 import { type Outcome, type Outgoing, send } from "./send.ts";
 import { Sent } from "./sent.ts";
 
@@ -77,7 +77,8 @@ export class Tree {
 
 	/** Whether there is a Node of this name. */
 	has(name: string): boolean {
-		return isNodeName(name) && this.#resolve(name) !== undefined;
+		const given = fold(name);
+		return isNodeName(given) && this.#resolve(given) !== undefined;
 	}
 
 	/** The names of all Nodes, without their other names, in order. */
@@ -149,31 +150,37 @@ export class Tree {
 		const live = node.live();
 		if (live && live.instance !== this.context.instance)
 			throw new XferError("EHELD", `${given} is live (process ${live.pid} on ${live.host})`, "end that one first");
-		const waiting = node.inbox.list({ limit: 1 });
+		const waiting = node.inbox.list();
 		const [first] = waiting.items;
 		if (first) {
-			throw new XferError(
-				"EHELD",
-				`${given} has ${waiting.more + 1} unread (the oldest from ${first.from})`,
-				`read or mark them first: xfer inbox ${given}`,
-			);
+			const what = `${waiting.items.length} that wait (the first is ${first.state}, from ${first.from})`;
+			throw new XferError("EHELD", `${given} has ${what}`, `read or mark them first: xfer inbox ${given}`);
 		}
 		const { maildir } = node.inbox;
 		const aliases = [...this.#names().aliases].flatMap(([alias, to]) => (to === given ? [alias] : []));
+		// What its header has ended does not wait, though it lies in new/ still.
+		for (const { message } of node.inbox.list({ states: (state) => state === "expired" }).items) maildir.end(message, "expired");
 		const ended = maildir.list("cur").filter((message) => isOver(stateOf("cur", message)));
+		let part = "live.lock";
+		const removePart = (name: string) => {
+			part = name;
+			removeEmpty(`${path}/${name}`);
+		};
 		try {
-			for (const part of ["new", "tmp"]) removeEmpty(`${path}/${part}`); // from here on nothing can arrive without making them again
+			removeDeadLocks(this.context, path, this.context.lock.stale + this.context.lock.refresh, false);
+			removePart("live.lock"); // nobody is there, and who comes now makes it anew: then the last step fails
+			for (const name of ["new", "tmp"]) removePart(name); // from here on nothing can arrive without making them again
 			for (const message of ended) rmSync(maildir.file(message), { force: true });
 			for (const id of node.sent.ids()) if (node.sent.recipient(id) !== undefined) rmSync(`${path}/sent/${id}`, { force: true });
-			for (const part of ["cur", "sent"]) removeEmpty(`${path}/${part}`);
-			for (const part of ["live.lock", "node.md", ".gc"]) rmSync(`${path}/${part}`, { recursive: true, force: true });
-			removeEmpty(path);
+			for (const name of ["cur", "sent"]) removePart(name);
+			for (const name of [...presenceFiles(path), ".gc"]) rmSync(`${path}/${name}`, { force: true });
+			removePart("");
 		} catch (error) {
 			this.join(given); // what was removed of its parts is made again
 			throw new XferError(
 				"EHELD",
-				`${given} is not empty (${errno(error)}): something arrived just now, or is not ours`,
-				`look at ${path}, then try again`,
+				`${path}/${part} is not empty (${errno(error)}): something arrived just now, or is not ours`,
+				"look at it, then try again",
 			);
 		}
 		for (const alias of aliases) unlinkSync(`${this.#nodes}/${alias}`);
@@ -258,8 +265,8 @@ export class Node {
 	}
 
 	whereabouts(): Whereabouts {
-		const times = ["node.md", "sent", "live.lock"].map((name) => modified(`${this.directory}/${name}`) ?? 0);
-		return { presence: this.presence(), live: this.live(), lastSeen: Math.max(...times) || undefined };
+		const lastSeen = Math.max(modified(`${this.directory}/node.md`) ?? 0, lastRefresh(this.directory) ?? 0);
+		return { presence: this.presence(), live: this.live(), lastSeen: lastSeen || undefined };
 	}
 
 	/** Notes that the Node showed itself just now. */
@@ -293,13 +300,19 @@ export class Node {
 	 */
 	async goLive(presence: Presence = {}, signal?: AbortSignal): Promise<Live> {
 		const { context } = this.#tree;
+		this.#tree.join(this.name); // also when somebody else makes it leave just now
 		const lock = await LiveLock.acquire(context, this.directory, signal);
-		const before = this.presence();
-		this.inbox.returnLeases(before.instance === context.instance ? undefined : before.instance);
-		const live = new Live(this, lock, { about: before.about, started: timestamp(context), ...presence }, context);
-		await live.publish({});
-		this.tidy();
-		return live;
+		try {
+			const before = this.presence();
+			this.inbox.returnLeases(before.instance === context.instance ? undefined : before.instance);
+			const live = new Live(this, lock, { about: before.about, started: timestamp(context), ...presence }, context);
+			await live.publish({});
+			this.tidy();
+			return live;
+		} catch (error) {
+			lock.release();
+			throw error;
+		}
 	}
 
 	/** Clears away what has ended long ago, once a day. */
@@ -346,12 +359,14 @@ export class Live {
 
 	/** Changes what the Node says of itself; what is not named stays. */
 	async publish(change: Presence): Promise<void> {
-		this.#presence = { ...this.#presence, ...change };
+		const { about } = this.node.presence(); // others may have said what it is for
+		this.#presence = { ...this.#presence, ...(about && { about }), ...change };
 		if (!this.lock.lost.aborted) await this.node.setPresence(this.#presence);
 	}
 
 	/** Lets the name go: the Node is a mailbox from now on. */
 	end(): void {
+		this.node.seen();
 		this.lock.release();
 	}
 }

@@ -26,7 +26,6 @@ class Stream<T> {
 	readonly #arrived: T[] = [];
 	readonly #signal: AbortSignal | undefined;
 	#wake = () => {};
-	#error: unknown;
 
 	constructor(signal: AbortSignal | undefined) {
 		this.#signal = signal;
@@ -34,11 +33,6 @@ class Stream<T> {
 
 	push(value: T): void {
 		this.#arrived.push(value);
-		this.#wake();
-	}
-
-	fail(error: unknown): void {
-		this.#error ??= error;
 		this.#wake();
 	}
 
@@ -51,7 +45,6 @@ class Stream<T> {
 					if (this.#signal?.aborted) return;
 					yield value;
 				}
-				if (this.#error !== undefined) throw this.#error;
 				if (this.#signal?.aborted) return;
 				if (this.#arrived.length > 0) continue;
 				await new Promise<void>((resolve) => {
@@ -81,35 +74,41 @@ export async function* watchTree(tree: Tree, options: Omit<WatchOptions, "waitin
 	if (options.signal?.aborted) return;
 	const stream = new Stream<Change>(options.signal);
 	const watchers = new Map<string, DirectoryWatcher[]>();
+	const close = (name: string) => {
+		for (const watcher of watchers.get(name) ?? []) watcher.close();
+		watchers.delete(name);
+	};
 	const look = (waiting: boolean) => {
-		for (const name of tree.names()) {
-			if (watchers.has(name)) continue;
+		try {
+			const names = new Set(tree.names());
+			for (const name of watchers.keys()) if (!names.has(name)) close(name);
+			for (const name of names) if (!watchers.has(name)) watchNode(name, waiting);
+		} catch {
+			// nodes/ can't be listed just now: the next look tries again
+		}
+	};
+	const watchNode = (name: string, waiting: boolean) => {
+		try {
 			const { maildir } = tree.node(name).inbox;
 			const tell = (message: Message) => stream.push({ node: name, state: stateOf(message.dir, message), message });
-			watchers.set(
-				name,
-				(["new", "cur"] as const).map((dir) => new DirectoryWatcher(maildir, dir, tell, { ...options, waiting })),
-			);
+			const pair: DirectoryWatcher[] = [];
+			watchers.set(name, pair);
+			for (const dir of ["new", "cur"] as const) pair.push(new DirectoryWatcher(maildir, dir, tell, { ...options, waiting }));
+		} catch {
+			close(name); // it can't be entered, or has left: it hides no other, and the next look tries again
 		}
 	};
 	const { watch } = await import("chokidar");
 	const nodes = watch(`${tree.context.root}/nodes`, { depth: 0, ignoreInitial: true, persistent: options.persistent ?? false });
-	const again = () => {
-		try {
-			look(true);
-		} catch (error) {
-			stream.fail(error);
-		}
-	};
-	nodes.on("all", again);
+	nodes.on("all", () => look(true));
 	nodes.on("error", () => {}); // no events here: the timer looks all the same
-	const timer = setInterval(again, 5000);
+	const timer = setInterval(() => look(true), 5000);
 	if (!options.persistent) timer.unref();
 	look(false);
 	yield* stream.read(() => {
 		clearInterval(timer);
 		void nodes.close();
-		for (const pair of watchers.values()) for (const watcher of pair) watcher.close();
+		for (const name of [...watchers.keys()]) close(name);
 	});
 }
 
@@ -126,7 +125,12 @@ class DirectoryWatcher {
 		this.#dir = dir;
 		this.#tell = tell;
 		this.#bell = new Doorbell(`${maildir.path}/${dir}`, (name) => this.#ring(name), options);
-		this.#list(options.waiting ?? true); // after the watcher was started: nothing falls between the two
+		try {
+			this.#list(options.waiting ?? true); // after the watcher was started: nothing falls between the two
+		} catch (error) {
+			this.#bell.close();
+			throw error;
+		}
 	}
 
 	close(): void {
@@ -134,14 +138,13 @@ class DirectoryWatcher {
 	}
 
 	#ring(name: string | undefined): void {
-		if (name === undefined) {
-			try {
-				this.#list(true);
-			} catch (error) {
-				if (errno(error) === undefined) throw error; // else it can't be read just now: the next look tries again
-			}
-		} else if (!isFile(`${this.#maildir.path}/${this.#dir}/${name}`)) this.#seen.delete(name);
-		else if (!name.startsWith(".") && !this.#seen.has(name)) this.#push(name);
+		try {
+			if (name === undefined) this.#list(true);
+			else if (!isFile(`${this.#maildir.path}/${this.#dir}/${name}`)) this.#seen.delete(name);
+			else if (!name.startsWith(".") && !this.#seen.has(name)) this.#push(name);
+		} catch (error) {
+			if (errno(error) === undefined) throw error; // else it can't be read just now: the next look tries again
+		}
 	}
 
 	#list(tell: boolean): void {

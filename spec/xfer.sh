@@ -586,7 +586,11 @@ xfer_nothing() {
 xfer_above() {
 	xfer_same_key "$_me" "$1"
 	case ${_top%%.*} in '' | *[!0-9]*) return ;; esac
-	[ "$_new" \> "$_top" ] || _new=$((${_top%%.*} + 1)).M000000R${_new#*R}
+	[ ! "$_new" \> "$_top" ] || return 0
+	_micro=${_top#*.M} _micro=${_micro%%R*} _top=${_top%%.*}
+	case $_micro in [0-9][0-9][0-9][0-9][0-9][0-9]) _micro=$((1$_micro + 1)) ;; *) _micro=2000000 ;; esac
+	[ $_micro -lt 2000000 ] || _top=$((_top + 1)) _micro=1000000
+	_new=$_top.M${_micro#1}R${_new#*R}
 }
 
 # The highest id in new/ from $1 with the key $2, in _top. Replaces those that sort below the id $3.

@@ -1,6 +1,6 @@
 import { diagnose, inspect } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
-import { exit } from "../errors.ts";
+import { exit, report } from "../errors.ts";
 import { count, paint, print, printJson, visible } from "../output.ts";
 
 const meanings = {
@@ -39,15 +39,23 @@ export const doctor: Command = {
 };
 
 function files(names: readonly string[], json: boolean): number {
-	const seen = names.map(inspect);
-	if (json) printJson("xfer.doctor/1", { findings: [], files: seen });
-	else {
-		for (const { file, header, fields, body, warnings } of seen) {
-			print(`${visible(file)}: ${header ? "a header" : "no header"} and ${count(body.bytes, "byte")} of body\n`);
-			for (const [key, value] of Object.entries(fields))
-				print(`  ${key}: ${visible(typeof value === "string" ? value : value.join(", "))}\n`);
-			for (const warning of warnings) print(`  ${paint("yellow", warning)}: ${meanings[warning]}\n`);
+	let code: number = exit.done;
+	const seen = names.flatMap((name) => {
+		try {
+			const inspection = inspect(name);
+			if (inspection.warnings.length > 0) code = exit.failed;
+			return [inspection];
+		} catch (error) {
+			code = report(error); // and on with the others
+			return [];
 		}
+	});
+	if (json && seen.length > 0) printJson("xfer.doctor/1", { findings: [], files: seen });
+	if (json) return code;
+	for (const { file, header, fields, body, warnings } of seen) {
+		print(`${visible(file)}: ${header ? "a header" : "no header"} and ${count(body.bytes, "byte")} of body\n`);
+		for (const [key, value] of Object.entries(fields)) print(`  ${key}: ${visible([value].flat().join(", "))}\n`);
+		for (const warning of warnings) print(`  ${paint("yellow", warning)}: ${meanings[warning]}\n`);
 	}
-	return seen.some(({ warnings }) => warnings.length > 0) ? exit.failed : exit.done;
+	return code;
 }

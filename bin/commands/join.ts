@@ -12,7 +12,7 @@ export const join: Command = {
 	words: [1, 1],
 	async run(session, [name = ""], values) {
 		const { tree } = session;
-		const made = !tree.has(name.toLowerCase());
+		const made = !tree.has(name);
 		const about = typeof values.about === "string" ? values.about : undefined;
 		const node = tree.join(name, { about });
 		const before = node.presence();
@@ -33,5 +33,6 @@ export const join: Command = {
 /** What waits for who takes a name over, and since when. */
 export function waiting(node: Node): { count: number; oldest: number } {
 	const { items, counts } = node.inbox.list({ states: (state) => state === "queued", limit: 1 });
-	return { count: counts.queued ?? 0, oldest: items[0]?.date ?? 0 };
+	const [oldest] = items;
+	return oldest ? { count: counts.queued ?? 1, oldest: oldest.date } : { count: 0, oldest: 0 };
 }

@@ -47,7 +47,8 @@ export async function printNodes(infos: readonly NodeInfo[], now: number): Promi
 }
 
 function document({ name, aliases, presence, live, unread, lastSeen, problem }: NodeInfo): object {
-	const { name: _, ...rest } = presence;
+	const { name: _, status, holding, wake, ...rest } = presence;
+	const now = live && { status, holding, wake }; // of an away Node they mean nothing
 	return {
 		name,
 		aliases,
@@ -57,5 +58,6 @@ function document({ name, aliases, presence, live, unread, lastSeen, problem }: 
 		problem,
 		lastSeen: lastSeen === undefined ? undefined : new Date(lastSeen).toISOString(),
 		...rest,
+		...now,
 	};
 }

@@ -1,7 +1,7 @@
 import { shellWord } from "../../lib/filename.ts";
 import { type Inbox, shortId, XferError } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
-import { parseDuration } from "../duration.ts";
+import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
 import { note, print, printJson, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -37,9 +37,9 @@ export const read: Command = {
 		if (take && (all || values.budget !== undefined)) refuse("--take takes one: it goes with neither --all nor --budget");
 		const node = session.node();
 		const { inbox } = node;
-		const { maxBytes, now } = session.tree.context;
+		const { maxBytes } = session.tree.context;
 		if (wait) {
-			const signal = limit === undefined ? undefined : AbortSignal.timeout(limit);
+			const signal = limit === undefined ? undefined : timeoutSignal(limit);
 			const taken = await inbox.takeNext({ persistent: true, signal, onPolling: tellPolling });
 			if (!taken) {
 				note(`xfer: nothing arrived for ${node.name} in time (its Inbox: ${node.directory})`);
@@ -50,27 +50,32 @@ export const read: Command = {
 			return exit.done;
 		}
 		const many = all === true || values.budget !== undefined;
+		let left = budget;
+		let count = 0;
+		const together: Shown[] = []; // one JSON document holds them all
 		const source = piece
 			? [named(session, inbox, piece, peek === true, take === true)].values()
 			: peek
 				? peeks(inbox, maxBytes)
 				: takes(inbox, () => left);
-		let left = budget;
-		let count = 0;
-		const together: Shown[] = []; // one JSON document holds them all
-		for (const one of source) {
-			const size = one.handoff.header.body + one.handoff.size;
-			if (size > left) {
-				one.release();
-				break;
+		try {
+			for (const one of source) {
+				const size = one.handoff.header.body + one.handoff.size;
+				if (size > left) {
+					one.release();
+					break;
+				}
+				left -= size;
+				count++;
+				if (!peek) node.seen();
+				if (session.json) together.push(one);
+				else show(session, [one], take === true);
+				if (!many) break;
 			}
-			left -= size;
-			count++;
-			if (!peek) node.seen();
-			if (session.json) together.push(one);
-			else if (take) show(session, [one], true);
-			else showAndMark([one], () => printHandoff(one, now()));
-			if (!many) break;
+		} catch (error) {
+			showAndMark(together, () => {
+				throw error; // none of them will be shown
+			});
 		}
 		const waiting = inbox.maildir.names("new").length - (peek && !piece ? count : 0);
 		if (count === 0) {
@@ -81,21 +86,21 @@ export const read: Command = {
 		if (session.json) show(session, together, take === true, waiting);
 		else if (waiting > 0 && !take) note(many ? `${waiting} remain` : `${waiting} more`);
 		return exit.done;
-
-		function show({ json }: Session, some: readonly Shown[], take: boolean, more?: number): void {
-			// With --take the path is all that is shown, and what is in hand stays there.
-			const shown = take ? some.map((one) => ({ ...one, done: () => {} })) : some;
-			showAndMark(shown, () => {
-				if (json)
-					printJson("xfer.read/1", {
-						handoffs: some.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) })),
-						more,
-					});
-				else for (const one of some) take ? print(`${one.file()}\n`) : printHandoff(one, now());
-			});
-		}
 	},
 };
+
+/** Shows and marks; with `take` the path is all that is shown, and what is in hand stays there. */
+function show({ json, tree }: Session, some: readonly Shown[], take: boolean, more?: number): void {
+	const { maxBytes, now } = tree.context;
+	const shown = take ? some.map((one) => ({ ...one, done: () => {} })) : some;
+	showAndMark(shown, () => {
+		if (json) {
+			const handoffs = some.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) }));
+			printJson("xfer.read/1", { handoffs, more });
+		} else if (take) for (const one of some) print(`${one.file()}\n`);
+		else for (const one of some) printHandoff(one, now());
+	});
+}
 
 function* takes(inbox: Inbox, left: () => number): Generator<Shown, undefined> {
 	for (let taken = inbox.take({ within: left() }); taken; taken = inbox.take({ within: left() })) yield inHand(inbox, taken);
@@ -103,7 +108,7 @@ function* takes(inbox: Inbox, left: () => number): Generator<Shown, undefined> {
 }
 
 function* peeks(inbox: Inbox, limit: number): Generator<Shown, undefined> {
-	for (const handoff of inbox.list({ states: (state) => state === "queued" }).items)
+	for (const handoff of inbox.survey({ states: (state) => state === "queued" }).items)
 		if (handoff.size <= limit) yield lookedAt(inbox, handoff);
 	return undefined;
 }

@@ -1,5 +1,7 @@
-import { type Listed, type Message, replyTo, XferError } from "../../lib/index.ts";
+import { type Listed, type Message, replyTo, shortId, XferError } from "../../lib/index.ts";
 import type { Command } from "../command.ts";
+import { explain } from "../errors.ts";
+import { note } from "../output.ts";
 import { deliver, handoffOptions } from "./send.ts";
 
 export const reply: Command = {
@@ -36,7 +38,12 @@ export const reply: Command = {
 			throw new XferError("ENODE", `its sender ${JSON.stringify(to.to[0])} is no Node`, "nobody could read the reply");
 		const how = `xfer reply ${piece} "…", or: … | xfer reply ${piece} -`;
 		return deliver(session, { from: me, ...to }, words, values, how, () => {
-			if (message) node.inbox.mark(node.inbox.maildir.get(message.id) ?? message, "answered");
+			if (!message) return;
+			try {
+				node.inbox.mark(node.inbox.maildir.get(message.id) ?? message, "answered");
+			} catch (error) {
+				note(`xfer: the reply is delivered, and ${shortId(message.id)} could not be marked answered: ${explain(error)}`);
+			}
 		});
 	},
 };

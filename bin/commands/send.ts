@@ -3,7 +3,7 @@ import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, 
 import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
-import { parseDuration } from "../duration.ts";
+import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit, exitCode, explain } from "../errors.ts";
 import { isTerminal, note, printJson, printLine, readInput, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
@@ -152,7 +152,7 @@ function documentOf({ tree }: Session, outcome: Outcome): object {
 	const { to, id, durability } = outcome;
 	const { live, presence } = tree.node(to).whereabouts();
 	const { status, holding, wake } = presence;
-	return { to, id, state: "queued", durability, live: live !== undefined, status, holding, wake };
+	return { to, id, state: "queued", durability, live: live !== undefined, ...(live && { status, holding, wake }) };
 }
 
 /** Waits for the reply and prints its text, and nothing else. */
@@ -165,7 +165,7 @@ async function waitFor(session: Session, id: string, to: string, limit: number |
 		return standing ? describeStanding(standing, tree.has(to) ? tree.node(to).whereabouts() : undefined, tree.context.now()) : "gone";
 	};
 	note(`${shortId(id)} ${story()}`);
-	const signal = limit === undefined ? new AbortController().signal : AbortSignal.timeout(limit);
+	const signal = limit === undefined ? new AbortController().signal : timeoutSignal(limit);
 	const ending = await waitForReply(node, id, signal, { persistent: true, onPolling: tellPolling });
 	if (!ending) {
 		note(
@@ -174,10 +174,11 @@ async function waitFor(session: Session, id: string, to: string, limit: number |
 		return exit.timeout;
 	}
 	const { reply, state } = ending;
-	const failed = state === "failed" && reply?.kind === "report";
+	// The original may have been cleared since: its report says all the same that it failed.
+	const failed = reply?.kind === "report" && (state === "failed" || reply.subject.startsWith("failed: "));
 	if (!reply || failed)
 		note(
-			`xfer: no reply will come: ${shortId(id)} ${state === "failed" ? `failed at ${to}` : state === "gone" ? "is gone" : `was ${state}`}`,
+			`xfer: no reply will come: ${shortId(id)} ${failed || state === "failed" ? `failed at ${to}` : state === "gone" ? "is gone" : `was ${state}`}`,
 		);
 	if (!reply) return exit.failed;
 	// In the Inbox still: ours to take, unless a live instance of this Node reads its own mail. Taken already: only shown.

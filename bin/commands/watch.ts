@@ -1,6 +1,6 @@
 import { type Change, type Listed, shortId, watchTree } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
-import { parseDuration } from "../duration.ts";
+import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
 import { isTerminal, paint, print, printJson, printLine, tellPolling, visible } from "../output.ts";
 import { describe } from "../show.ts";
@@ -19,12 +19,13 @@ export const watch: Command = {
 	completes: "nodes",
 	async run(session, [name], values) {
 		const { tree } = session;
-		const signal = typeof values.timeout === "string" ? AbortSignal.timeout(parseDuration(values.timeout, "--timeout")) : undefined;
+		const signal = typeof values.timeout === "string" ? timeoutSignal(parseDuration(values.timeout, "--timeout")) : undefined;
 		const options = { signal, persistent: true, onPolling: tellPolling };
 		const tell = ({ node, state, message }: Change) => {
-			const handoff = tree.node(node).inbox.look(message);
-			// It has moved on already: what it was is not known any more, that it was here is.
-			if (handoff) line(session.json, node, state, handoff, name === "@all");
+			const { inbox } = tree.node(node);
+			// It may have moved on already; that it came is worth a line all the same.
+			const now = inbox.look(message) ?? inbox.look(inbox.maildir.get(message.id) ?? message);
+			if (now) line(session.json, node, state, now, name === "@all");
 		};
 		if (name === "@all") for await (const change of watchTree(tree, options)) tell(change);
 		else {
