@@ -106,6 +106,7 @@ export async function printTable(rows: Iterable<readonly (string | Cell)[]>): Pr
 	const columns = process.stdout.columns || 80;
 	const widths: number[] = [];
 	for (const row of cells) for (const [at, { text }] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, Math.min(width(text), 24));
+	shrink(widths, columns);
 	let out = "";
 	for (const row of cells) {
 		let left = columns;
@@ -122,6 +123,18 @@ export async function printTable(rows: Iterable<readonly (string | Cell)[]>): Pr
 	}
 	print(out);
 	return cells.length;
+}
+
+/** Takes from the widest columns until the last one, which says what it is about, has a third of the line. */
+function shrink(widths: number[], columns: number): void {
+	const others = widths.slice(0, -1);
+	for (let over = others.reduce((sum, width) => sum + width + 2, 0) + Math.floor(columns / 3) - columns; over > 0; over--) {
+		const widest = others.indexOf(Math.max(...others));
+		const width = others[widest] ?? 0;
+		if (width <= 4) break;
+		others[widest] = width - 1;
+	}
+	widths.splice(0, others.length, ...others);
 }
 
 function printPlain(rows: Iterable<readonly (string | Cell)[]>): number {
@@ -153,6 +166,9 @@ function cut(text: string, columns: number, width: (text: string) => number): st
 	return `${shown}…`;
 }
 
+/** Bytes over the limit after which a text is not counted to its end: it may have none. */
+const endless = 64 * 1024 * 1024;
+
 /**
  * All of standard input.
  * @param limit most bytes to keep
@@ -163,7 +179,7 @@ export function readInput(limit: number, how: string): Buffer {
 	if (isatty(0)) throw new XferError("EINPUT", "standard input is a terminal", how);
 	const chunks: Buffer[] = [];
 	let size = 0;
-	while (size <= 4 * limit + 65_536) {
+	while (size <= limit + endless) {
 		const chunk = Buffer.allocUnsafe(65_536);
 		const count = retry(() => readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
 		if (count === 0 && size <= limit) return Buffer.concat(chunks);
@@ -171,7 +187,7 @@ export function readInput(limit: number, how: string): Buffer {
 		size += count;
 		if (size <= limit) chunks.push(chunk.subarray(0, count));
 	}
-	throw tooLarge(`more than ${size} bytes`, limit); // and may have no end
+	throw tooLarge(`more than ${size} bytes`, limit);
 }
 
 function tooLarge(size: string, limit: number): XferError {

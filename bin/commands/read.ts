@@ -3,7 +3,7 @@ import { type Inbox, shortId, XferError } from "../../lib/index.ts";
 import { type Command, timeout } from "../command.ts";
 import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
-import { note, print, printJson, tellPolling } from "../output.ts";
+import { isTerminal, note, print, printJson, tellPolling, visible } from "../output.ts";
 import type { Session } from "../session.ts";
 import { document, inHand, lookedAt, printHandoff, type Shown, showAndMark } from "../show.ts";
 
@@ -97,7 +97,7 @@ function show({ json, tree }: Session, some: readonly Shown[], take: boolean, mo
 		if (json) {
 			const handoffs = some.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) }));
 			printJson("xfer.read/1", { handoffs, more });
-		} else if (take) for (const one of some) print(`${one.file()}\n`);
+		} else if (take) for (const one of some) print(`${isTerminal() ? visible(one.file()) : one.file()}\n`);
 		else for (const one of some) printHandoff(one, now());
 	});
 }
