@@ -125,13 +125,13 @@ export async function printTable(rows: Iterable<readonly (string | Cell)[]>): Pr
 	return cells.length;
 }
 
-/** Takes from the widest columns until the last one, which says what it is about, has a third of the line. */
+/** Takes from the widest columns until the last one, which says what it is about, has a quarter of the line. */
 function shrink(widths: number[], columns: number): void {
 	const others = widths.slice(0, -1);
-	for (let over = others.reduce((sum, width) => sum + width + 2, 0) + Math.floor(columns / 3) - columns; over > 0; over--) {
+	for (let over = others.reduce((sum, width) => sum + width + 2, 0) + Math.floor(columns / 4) - columns; over > 0; over--) {
 		const widest = others.indexOf(Math.max(...others));
 		const width = others[widest] ?? 0;
-		if (width <= 4) break;
+		if (width <= 9) break; // a short id and an age stay whole
 		others[widest] = width - 1;
 	}
 	widths.splice(0, others.length, ...others);
