@@ -10,6 +10,7 @@ import {
 	type FileName,
 	field,
 	formatFileName,
+	idAbove,
 	idMaker,
 	idOf,
 	leaseOf,
@@ -225,6 +226,27 @@ describe("an id", () => {
 				.sort(Buffer.compare)
 				.map(String),
 		).toEqual(ids);
+	});
+
+	test("can be one that sorts above another, and is as unlike others as before", () => {
+		const digits = (length: number) => fc.stringMatching(new RegExp(`^[0-9]{${length}}$`));
+		const seconds = fc.integer({ min: 1_000_000_000, max: 9_999_999_998 });
+		const another = fc.oneof(
+			fc.tuple(seconds, digits(6)).map(([at, micros]) => `${at}.M${micros}Rzzzzzzzz.zzz`),
+			seconds.map((at) => `${at}.M999999Rzzzzzzzz.zzz`),
+			seconds.map((at) => `${at}.12345_1.foreign`),
+		);
+		fc.assert(
+			fc.property(another, seconds, (other, at) => {
+				const made = idMaker({ now: () => at * 1000, random, host: "box" })();
+				const above = idAbove(made, other);
+				expect(above > other).toBe(true);
+				expect(above.slice(18)).toBe(made.slice(18));
+				expect(above).toMatch(/^\d{10}\.M\d{6}R[0-9a-hjkmnp-tv-z]{8}\.box$/);
+				if (made > other) expect(above).toBe(made);
+			}),
+			{ numRuns: 1000 },
+		);
 	});
 
 	test("has a host that can stand in any file name, however the host is called", () => {

@@ -131,7 +131,7 @@ const text = fc.oneof(
 	fc.array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 12 }).map((units) => String.fromCharCode(...units)),
 	fc.stringMatching(/^[0-9xobeE._+:-]{1,8}$/),
 	fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9 ._/@+-]{0,20}$/),
-	fc.constantFrom(...nasty),
+	fc.constantFrom(...nasty.filter((value) => value.length < 1000)),
 );
 const keys = ["from", "kind", "subject", "re", "thread", "priority", "key", "hops", "instance", "cwd", "repo", "branch", "commit"];
 const instant = fc.date({ min: new Date(0), max: new Date("9999-12-31T23:59:59Z"), noInvalidDate: true }).map((date) => date.toISOString());
@@ -148,7 +148,8 @@ const header = fc.record(
 describe("a header", () => {
 	test.each(vectors)("$name: $about", (vector) => {
 		const bytes = bytesOf(vector.bytes);
-		const { present, fields, body, warnings } = parseHeader(bytes);
+		const { header, warnings } = readHandoff("1.a", bytes, 0);
+		const { present, fields, body } = header;
 		const expected = Object.fromEntries(
 			Object.entries(vector.fields).map(([key, value]) => [
 				key,
@@ -162,7 +163,10 @@ describe("a header", () => {
 	});
 
 	test("reads the same the second time", () => {
-		for (const { bytes } of vectors) expect(parseHeader(bytesOf(bytes))).toEqual(parseHeader(bytesOf(bytes)));
+		for (const { bytes } of vectors) {
+			const same = bytesOf(bytes).subarray(0, 70_000);
+			expect(parseHeader(same)).toEqual(parseHeader(same));
+		}
 	});
 
 	test("has a value verbatim, whatever a YAML reader would make of it", () => {
@@ -382,7 +386,7 @@ describe("what a Handoff says", () => {
 		for (const bad of ["2026-11-30", "2026-11-30T12:00:00", "2026-11-30T12:00:00+01:00", "soon", "0"]) {
 			const read = readHandoff("1.a", file(`expires: ${bad}`), 0);
 			expect(read.expires).toBeUndefined();
-			expect(read.header.warnings).toEqual(["date"]);
+			expect(read.warnings).toEqual(["date"]);
 		}
 	});
 
@@ -402,7 +406,7 @@ describe("what a Handoff says", () => {
 
 	test("counts hops as a decimal number, else 0 with a warning", () => {
 		expect(readHandoff("1.a", file("hops: 3"), 0).hops).toBe(3);
-		expect(readHandoff("1.a", file("hops: three"), 0)).toMatchObject({ hops: 0, header: { warnings: ["number"] } });
+		expect(readHandoff("1.a", file("hops: three"), 0)).toMatchObject({ hops: 0, warnings: ["number"] });
 	});
 
 	test("has a subject of one line, cut to a length that fits a list", () => {
@@ -423,7 +427,7 @@ describe("what we write", () => {
 		const same = expected(fields);
 		// our reader, with a body that tries to be taken for header
 		const read = parseHeader(Buffer.concat([bytes, Buffer.from("---\nfrom: evil\n---\n")]));
-		expect(read.warnings.filter((warning) => warning !== "number")).toEqual([]); // hops may be any text here
+		expect(read.warnings).toEqual([]);
 		expect(read.present).toBe(true);
 		expect(read.body).toBe(bytes.length);
 		expect(Object.fromEntries(read.fields)).toEqual(same);
@@ -448,7 +452,7 @@ describe("what we write", () => {
 	});
 
 	test("reads back identically, with our reader and as YAML 1.1 and 1.2: any text", () => {
-		fc.assert(fc.property(header, check), { numRuns: 2000 });
+		fc.assert(fc.property(header, check), { numRuns: 1000 });
 	});
 
 	test("has no value that is missing or empty", () => {

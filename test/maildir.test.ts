@@ -138,14 +138,15 @@ describe("a delivery", () => {
 	});
 
 	test("that is forbidden says so, and leaves nothing behind", async () => {
-		for (const dir of ["tmp", "new"]) {
-			const result = await bound(`
-				fs.chmodSync(mail.path + "/${dir}", 0o500);
-				const said = [attempt(() => mail.deliver("1.a", Buffer.from("hi"))).code, attempt(() => mail.deliverAs("2.a", Buffer.from("hi"))).code];
-				fs.chmodSync(mail.path + "/${dir}", 0o700);
-				console.log(JSON.stringify([...said, mail.names("new"), fs.readdirSync(mail.path + "/tmp")]));`);
-			expect(result).toEqual(["EACCES", "EACCES", [], []]);
-		}
+		const result = await bound(`
+			const said = ["tmp", "new"].flatMap((dir) => {
+				fs.chmodSync(mail.path + "/" + dir, 0o500);
+				const codes = [attempt(() => mail.deliver("1.a", Buffer.from("hi"))).code, attempt(() => mail.deliverAs("2.a", Buffer.from("hi"))).code];
+				fs.chmodSync(mail.path + "/" + dir, 0o700);
+				return codes;
+			});
+			console.log(JSON.stringify([...said, mail.names("new"), fs.readdirSync(mail.path + "/tmp")]));`);
+		expect(result).toEqual(["EACCES", "EACCES", "EACCES", "EACCES", [], []]);
 	});
 });
 
@@ -174,6 +175,31 @@ describe("a delivery under a chosen id", () => {
 		expect(mail.deliverAs("nightly", bytes)).toBe("again");
 		expect(all(mail)).toEqual([file]);
 		expect(ls(mail.path, "tmp")).toEqual([]);
+	});
+
+	test("is made once when another made it, and it was read, while this one was being written", () => {
+		for (const [theirs, said] of [
+			["the bytes", "again"],
+			["other", "EINPUT"],
+		]) {
+			const mail = maildir();
+			const slow = Buffer.from("the bytes");
+			// The bytes are asked for their length after the first look for the id, and before the link.
+			Object.defineProperty(slow, "length", {
+				get: () => {
+					if (all(mail).length === 0) put(mail, "cur/nightly:2,S", theirs);
+					return 9;
+				},
+			});
+			let result: string | undefined;
+			result =
+				code(() => {
+					result = mail.deliverAs("nightly", slow);
+				}) ?? result;
+			expect(result).toBe(said);
+			expect(all(mail)).toEqual(["cur/nightly:2,S"]);
+			expect(ls(mail.path, "tmp")).toEqual([]);
+		}
 	});
 
 	test("is refused when the id has other bytes, wherever they are, and changes nothing", () => {

@@ -64,9 +64,8 @@ describe("the name that a person gives", () => {
 		expect(refusal("all").cure).toContain("@all");
 	});
 
-	test("a refusal says what fits, and for NAME@HOST that a tree is one machine's", () => {
-		expect(refusal("a b").cure).toMatch(/63.*a-z/);
-		expect(refusal("bob@box").cure).toContain("one machine");
+	test("a refusal says what fits", () => {
+		for (const text of ["a b", "-x", ""]) expect(refusal(text).cure).toMatch(/63.*a-z/);
 	});
 
 	test("a refusal shows control characters escaped, and a long text cut", () => {

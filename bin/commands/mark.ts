@@ -55,10 +55,8 @@ function byPath({ tree, instance }: Session, given: string): Target {
 	const parsed = parseFileName(file);
 	const taker = leaseOf(parsed)?.instance;
 	const message = node.inbox.maildir.get(parsed.id);
+	if (taker !== undefined && (!message || leaseOf(message)?.instance !== taker)) throw lost(parsed.id);
 	if (!message) throw new XferError("EHANDOFF", `${shortId(parsed.id)} is gone`, "xfer inbox --all lists what is there");
-	if (taker !== undefined && leaseOf(message)?.instance !== taker) {
-		throw lost(parsed.id);
-	}
 	return { node, message, only: taker ?? instance };
 }
 

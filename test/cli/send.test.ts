@@ -143,15 +143,18 @@ describe("the text", () => {
 			run([...cli, "send", "alice", "-"], { env: small, input: "x".repeat(200_000) }),
 			run([...cli, "send", "alice", "1234567890"], { env: small }),
 		]);
-		for (const [result, size] of [
-			[words, 11],
-			[input, 200_000],
-		] as const) {
-			expect(result).toMatchObject({ code: 2, out: "" });
-			expect(result.err).toMatch(new RegExp(`^xfer: .*\\b${size}\\b.*\\b10\\b.*\\(.+\\)\\n$`));
-		}
+		for (const result of [words, input]) expect(result).toMatchObject({ code: 2, out: "" });
+		expect(words.err).toMatch(/^xfer: .*\b11 bytes.*\b10 \(.+\)\n$/);
+		expect(input.err).toMatch(/^xfer: .*\b(200000|more than \d+) bytes.*\b10 \(.+\)\n$/);
 		expect(fits.code).toBe(0);
 		expect(bodyOf(only(root, "alice"))).toBe("1234567890");
+	});
+
+	test("a text that never ends is refused as soon as it is over the limit", async () => {
+		const { root, env } = make("alice");
+		const result = await run(["sh", "-c", `yes | "$@"`, "sh", ...cli, "send", "alice", "-"], { env: { ...env, XFER_MAX_BYTES: "10" } });
+		expect(result).toMatchObject({ code: 2, out: "", err: expect.stringMatching(/^xfer: .*\b10 \(.+\)\n$/) });
+		expect(ls(root, "nodes/alice/new")).toEqual([]);
 	});
 
 	test("a text of 1 MiB is within the standard limit, and one byte more is not", async () => {

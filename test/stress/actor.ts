@@ -21,9 +21,9 @@ export interface Actor {
 	kill(signal: NodeJS.Signals): void;
 }
 
-/** Runs a script of this directory; `options` reach it as JSON in its first argument. */
-export function actor(script: string, options: object, env: NodeJS.ProcessEnv): Actor {
-	const argv = [process.execPath, path.join(import.meta.dirname, script), JSON.stringify(options)];
+/** Runs a script of this directory, by way of another command if need be. `options` reach it as JSON in its first argument. */
+export function actor(script: string, options: object, env: NodeJS.ProcessEnv, by: string[] = []): Actor {
+	const argv = [...by, process.execPath, path.join(import.meta.dirname, script), JSON.stringify(options)];
 	return watched(start(argv, { env: { NODE_COMPILE_CACHE: cache, ...env }, stdio: ["ignore", "pipe", "pipe", "ipc"] }));
 }
 

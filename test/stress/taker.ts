@@ -1,9 +1,12 @@
 /** Takes Handoffs from an Inbox and prints what became of each. What it does with one is drawn by lot. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { openTree, type Taken, XferError } from "../../lib/index.ts";
+import "./orphan.ts";
 
 export interface TakerOptions {
 	node: string;
+	/** Be live on the Node before. */
+	live?: boolean;
 	/** Wait for each with `takeNext`. */
 	next?: boolean;
 	/** Take only as many as the parent has allowed by messages; a message of 0 is the end. */
@@ -15,6 +18,8 @@ export interface TakerOptions {
 	/** Of ten Handoffs: how many are held for longer than the lease, and with how many in hand this process is killed. */
 	outlive?: number;
 	die?: number;
+	/** Take nothing: at a word of the parent return the ended leases, and print how many it was. */
+	sweep?: boolean;
 	/** Go on when there is nothing until the parent ends it. */
 	stay?: boolean;
 }
@@ -29,10 +34,11 @@ process.on("message", (more: number | null) => {
 	allowed += more ?? Number.POSITIVE_INFINITY;
 	wake();
 });
-process.on("disconnect", () => process.exit(1)); // never outlives the test
 
 async function take(): Promise<void> {
-	let { inbox } = openTree({ lease, durable: false }).node(options.node);
+	const node = openTree({ lease, durable: false }).node(options.node);
+	if (options.live) await node.goLive();
+	let { inbox } = node;
 	while (!end.signal.aborted) {
 		if (allowed < 1) {
 			await new Promise<void>((resolve) => {
@@ -66,5 +72,12 @@ async function handle(taken: Taken): Promise<void> {
 	}
 }
 
+if (options.sweep) {
+	const { inbox } = openTree().node(options.node);
+	console.log("ready");
+	await new Promise((resolve) => process.once("message", resolve));
+	console.log(`returned ${inbox.returnLeases().returned}`);
+	process.exit(0);
+}
 await Promise.all(Array.from({ length: hands }, take));
 process.exit(0);
