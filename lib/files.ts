@@ -10,8 +10,10 @@ import {
 	readSync,
 	renameSync,
 	rmSync,
+	statSync,
 	writeSync,
 } from "node:fs";
+import { dirname } from "node:path";
 import { errno } from "./errors.ts";
 
 const { O_CREAT, O_EXCL, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
@@ -138,6 +140,28 @@ export function listFiles(dir: string, keep: (name: string) => boolean = () => t
 	return names.sort();
 }
 
+/**
+ * Makes a directory of mode 0700, and those above it, unless it is there. Not Node.js's recursive mkdir, which never returns where
+ * nothing can be made (`/proc/x`).
+ * @throws the system's error
+ */
+export function makeDirectories(path: string): void {
+	const make = () => {
+		try {
+			mkdirSync(path, { mode: 0o700 });
+		} catch (error) {
+			if (errno(error) !== "EEXIST" || !statSync(path).isDirectory()) throw error;
+		}
+	};
+	try {
+		make();
+	} catch (error) {
+		if (errno(error) !== "ENOENT" || dirname(path) === path) throw error;
+		makeDirectories(dirname(path));
+		make();
+	}
+}
+
 /** Whether there is a regular file under this very name. */
 export function isFile(path: string): boolean {
 	return lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
@@ -156,7 +180,7 @@ export function move(from: string, to: string): boolean {
 	} catch (error) {
 		if (errno(error) !== "ENOENT") throw error;
 		if (!lstatSync(from, { throwIfNoEntry: false })) return false;
-		mkdirSync(to.slice(0, to.lastIndexOf("/")), { recursive: true, mode: 0o700 });
+		makeDirectories(dirname(to));
 	}
 	try {
 		renameSync(from, to);

@@ -1,9 +1,9 @@
-import { linkSync, mkdirSync, rmSync, statSync } from "node:fs";
+import { linkSync, rmSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { type Context, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { attemptsOf, change, type Dir, type FileName, field, formatFileName, idOf, leaseOf, parseFileName, pickId } from "./filename.ts";
-import { isFile, listFiles, move, readBytes, syncDirectory, writeNew } from "./files.ts";
+import { isFile, listFiles, makeDirectories, move, readBytes, syncDirectory, writeNew } from "./files.ts";
 
 /** One file of a maildir. */
 export interface Message extends FileName {
@@ -161,7 +161,7 @@ export class Maildir {
 		} catch (error) {
 			if (errno(error) !== "ENOENT") throw error;
 			if (!statSync(this.path, { throwIfNoEntry: false })?.isDirectory()) throw this.#gone();
-			for (const dir of ["tmp", "cur", "new"]) mkdirSync(`${this.path}/${dir}`, { recursive: true, mode: 0o700 });
+			for (const dir of ["tmp", "cur", "new"]) makeDirectories(`${this.path}/${dir}`);
 			writeNew(file, bytes, this.#context.durable);
 		}
 		return file;

@@ -13,7 +13,7 @@ import {
 import { type Context, type ContextOptions, createContext } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { isOver, stateOf } from "./filename.ts";
-import { modified, syncDirectory } from "./files.ts";
+import { makeDirectories, modified, syncDirectory } from "./files.ts";
 import { collect } from "./gc.ts";
 import type { Handoff } from "./handoff.ts";
 import { Inbox } from "./inbox.ts";
@@ -118,7 +118,7 @@ export class Tree {
 		const real = this.#resolve(given);
 		const directory = `${this.#nodes}/${real ?? given}`;
 		if (!real) {
-			mkdirSync(this.#nodes, { recursive: true, mode: 0o700 });
+			makeDirectories(this.#nodes);
 			try {
 				mkdirSync(directory, { mode: 0o700 });
 			} catch (error) {
@@ -128,7 +128,7 @@ export class Tree {
 					throw new XferError("ENAME", `${directory} is no Node and in the way`, "remove it, or choose another name");
 			}
 		}
-		for (const part of ["tmp", "cur", "sent", "new"]) mkdirSync(`${directory}/${part}`, { recursive: true, mode: 0o700 });
+		for (const part of ["tmp", "cur", "sent", "new"]) makeDirectories(`${directory}/${part}`);
 		createPresence(directory, { name: given, since: timestamp(this.context), ...presence });
 		if (!real && this.context.durable) for (const path of [directory, this.#nodes, this.context.root]) syncDirectory(path);
 		return new Node(this, real ?? given, directory);

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
+import net from "node:net";
 import path from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -159,7 +160,7 @@ describe("taking", () => {
 		expect(named.handoff).toMatchObject({ id: "hello", from: "carol", subject: "body" });
 	});
 
-	test("steps over FIFOs, sockets, directories, symlinks and hidden files, and leaves them alone", () => {
+	test("steps over FIFOs, sockets, directories, symlinks and hidden files, and leaves them alone", async () => {
 		const world = new World();
 		const dir = `${world.alice.directory}/new`;
 		const outside = path.join(tempDir(), "outside");
@@ -169,6 +170,11 @@ describe("taking", () => {
 		fs.mkdirSync(`${dir}/0.dir`);
 		fs.writeFileSync(`${dir}/.hidden`, "hidden");
 		execFileSync("mkfifo", [`${dir}/0.fifo`]);
+		const server = net.createServer().listen(`${dir}/0.socket`);
+		onTestFinished(() => {
+			server.close();
+		});
+		await until(() => server.listening);
 		execFileSync("mkfifo", [`${world.alice.directory}/cur/0.fifo:2,`]);
 		const id = world.send();
 		const strange = ls(dir).filter((name) => name !== id);

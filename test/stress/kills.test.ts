@@ -66,7 +66,7 @@ test("500 senders that are killed at any moment leave no partial file in new/", 
 	};
 	await Promise.all([lane("alice"), lane("carol")]);
 	expect(count.kills).toBe(500);
-	expect(count.delivered).toBeGreaterThan(100);
+	expect(count.delivered).toBeGreaterThan(0);
 	expect(count.partial).toBeGreaterThan(0); // some were killed while they wrote
 });
 

@@ -193,7 +193,7 @@ describe("the name of a holder that was killed", () => {
 		const holder = await contender(env, { lock });
 		holder.tell({ hold: ["alice"] });
 		await holder.said("holds alice");
-		await expect(acquire()).rejects.toMatchObject(refused); // alive
+		await expect(acquire({ lock: { refresh: 5000, stale: 15_000 } })).rejects.toMatchObject(refused); // it is alive, if slow
 		holder.kill("SIGKILL");
 		await holder.ended;
 		const began = performance.now();
@@ -425,13 +425,13 @@ describe("neither coarse mtimes nor a clock that is 20 s off", () => {
 		const { directory } = openTree({ root, durable: false }).join("alice");
 		const floor = actor("coarse.ts", { directory: path.join(directory, "live.lock") }, env);
 		await until(() => floor.lines.length > 0, "coarse mtimes");
-		await watchedByFour(root, env, 4000);
+		await watchedByFour(root, env, 5000);
 		expect(floor.errors()).toBe("");
 	});
 
 	test.skipIf(process.getuid?.() !== 0)("of 1 s, on such a disk, takes a name from who is there, or gives it to two", async () => {
 		const { env } = tempTree();
-		await watchedByFour(path.join(disk(), "xfer"), env, 3000);
+		await watchedByFour(path.join(disk(), "xfer"), env, 4000);
 	});
 
 	test("takes a name from who is there when it is a shell that looks", async () => {
