@@ -30,7 +30,9 @@ export interface Context {
 	readonly separator: ":" | ";";
 }
 
-export type ContextOptions = Partial<Context> & {
+export type ContextOptions = Partial<Omit<Context, "now">> & {
+	/** The clock: unix time in ms. */
+	readonly clock?: () => number;
 	/** Where `XFER_*` are read from; `process.env` unless given. */
 	readonly env?: Readonly<Record<string, string | undefined>>;
 };
@@ -66,10 +68,10 @@ function systemRandom(bytes: number): Uint8Array {
 
 /** @throws {XferError} EROOT when the root is not absolute, EINPUT when a variable is not what it should be. */
 export function createContext(options: ContextOptions = {}): Context {
-	const { env = process.env, ...given } = options;
+	const { env = process.env, clock = Date.now, ...given } = options;
 	const random = given.random ?? systemRandom;
 	return {
-		now: Date.now,
+		now: clock,
 		monotonic: () => performance.now(),
 		random,
 		host: hostname(),

@@ -176,7 +176,7 @@ describe("it is found", () => {
 
 	test("mail that a live Node lets wait for more than a day, with the reason that it gives", async () => {
 		let later = 0;
-		const { tree, alice } = world({ now: () => Date.now() + later });
+		const { tree, alice } = world({ clock: () => Date.now() + later });
 		const live = await alice.goLive({ holding: "quiet" });
 		onTestFinished(() => live.end());
 		later = -25 * hour;
@@ -247,7 +247,7 @@ describe("it is found", () => {
 
 	test("that the filesystem's clock is not ours", async () => {
 		for (const off of [-60_000, 60_000]) {
-			const { root, tree } = world({ now: () => Date.now() + off });
+			const { root, tree } = world({ clock: () => Date.now() + off });
 			const { findings, checks } = await diagnose(tree);
 			expect(findings).toMatchObject([{ code: "clock", path: root, what: expect.stringContaining("60 s") }]);
 			expect(checks.find(({ name }) => name === "clock")?.ok).toBe(false);

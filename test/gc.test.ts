@@ -23,7 +23,7 @@ class World {
 	}
 
 	as(instance: string): Tree {
-		return openTree({ root: this.root, env: {}, durable: false, instance, now: () => Date.now() + this.later });
+		return openTree({ root: this.root, env: {}, durable: false, instance, clock: () => Date.now() + this.later });
 	}
 
 	/** Files in alice's Node, by path from it. */

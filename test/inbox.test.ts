@@ -33,7 +33,7 @@ class World {
 			env: {},
 			durable: false,
 			instance,
-			now: () => this.now,
+			clock: () => this.now,
 			monotonic: () => {
 				this.#monotonic += 10_000;
 				return this.#monotonic;

@@ -14,14 +14,14 @@ const lease = "L=1700000600.aaaaaaaa";
 
 /** The maildir of a Node in a new tree, at a fixed time; not synced unless asked for. */
 function maildir(options: ContextOptions = {}): Maildir {
-	const tree = openTree({ root: tempTree().root, env: {}, now: () => now, durable: false, instance: "aaaaaaaa", ...options });
+	const tree = openTree({ root: tempTree().root, env: {}, clock: () => now, durable: false, instance: "aaaaaaaa", ...options });
 	return tree.join("alice").inbox.maildir;
 }
 
 /** The same maildir as another instance sees it. */
 function other({ path: directory }: Maildir, instance: string): Maildir {
 	const root = path.resolve(directory, "../..");
-	return openTree({ root, env: {}, now: () => now, durable: false, instance }).node("alice").inbox.maildir;
+	return openTree({ root, env: {}, clock: () => now, durable: false, instance }).node("alice").inbox.maildir;
 }
 
 function put(mail: Maildir, file: string, bytes: string | Buffer = `bytes of ${file}`): Message {

@@ -9,7 +9,7 @@ import { createPresence, readPresence, timestamp, writePresence } from "../lib/p
 import { ls, tempDir, tempTree } from "./helpers.ts";
 
 const now = Date.parse("2026-11-30T12:00:00Z");
-const node = (): Node => openTree({ root: tempTree().root, env: {}, now: () => now, durable: false }).join("alice");
+const node = (): Node => openTree({ root: tempTree().root, env: {}, clock: () => now, durable: false }).join("alice");
 const file = (of: Node) => `${of.directory}/node.md`;
 
 const all: Presence = {

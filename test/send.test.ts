@@ -31,7 +31,7 @@ class World {
 		const { home, root } = tempTree();
 		this.home = home;
 		this.root = root;
-		this.tree = openTree({ root, env: {}, durable: false, instance: "aaaaaaaa", now: () => this.now, ...options });
+		this.tree = openTree({ root, env: {}, durable: false, instance: "aaaaaaaa", clock: () => this.now, ...options });
 		this.alice = this.tree.join("alice");
 	}
 
@@ -435,7 +435,7 @@ describe("@all", () => {
 describe("a chosen id", () => {
 	test("is delivered once, however often it is sent, also later and by another instance", () => {
 		const world = new World();
-		const again = openTree({ root: world.root, env: {}, durable: false, instance: "bbbbbbbb", now: () => start + 3_600_000 });
+		const again = openTree({ root: world.root, env: {}, durable: false, instance: "bbbbbbbb", clock: () => start + 3_600_000 });
 		expect(world.send({ id: "nightly" })).toMatchObject([{ id: "nightly", durability: "none" }]);
 		world.now += 1000;
 		expect(world.send({ id: "nightly" })).toMatchObject([{ id: "nightly", durability: "again" }]);

@@ -357,7 +357,7 @@ describe("a look at the Nodes", () => {
 
 	test("notes when a Node was last seen, when it shows itself", () => {
 		let now = Date.now();
-		const { tree } = world({ now: () => now });
+		const { tree } = world({ clock: () => now });
 		const alice = tree.join("alice");
 		now += 3_600_000;
 		alice.seen();
@@ -451,7 +451,7 @@ describe("leaving", () => {
 });
 
 describe("being there", () => {
-	const open = (root: string, instance: string, now = () => Date.now()) => openTree({ root, env: {}, durable: false, instance, now });
+	const open = (root: string, instance: string, now = () => Date.now()) => openTree({ root, env: {}, durable: false, instance, clock: now });
 
 	async function live(node: Node, ...args: Parameters<Node["goLive"]>): ReturnType<Node["goLive"]> {
 		const one = await node.goLive(...args);

@@ -117,7 +117,7 @@ describe("finds, and says what to do:", () => {
 
 	test("mail that waits for more than a day on a live Node, and why", async () => {
 		const { root, findings } = make();
-		const then = openTree({ root, durable: false, now: () => Date.now() - 25 * 3600 * 1000 });
+		const then = openTree({ root, durable: false, clock: () => Date.now() - 25 * 3600 * 1000 });
 		then.send({ from: "alice", to: ["alice"], body: "x" });
 		const live = await openTree({ root, durable: false }).node("alice").goLive({ holding: "quiet" });
 		onTestFinished(() => live.end());

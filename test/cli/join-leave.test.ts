@@ -29,7 +29,7 @@ describe("join", () => {
 	test("is idempotent: again it changes nothing, loses nothing, and tells what waits and how old it is", async () => {
 		const { root, xfer } = make();
 		await xfer("join", "alice", "--about", "fixes tests");
-		openTree({ root, durable: false, now: () => Date.now() - 3 * 3600 * 1000 }).send({ from: "alice", to: ["alice"], body: "x" });
+		openTree({ root, durable: false, clock: () => Date.now() - 3 * 3600 * 1000 }).send({ from: "alice", to: ["alice"], body: "x" });
 		const before = fs.readFileSync(path.join(root, "nodes/alice/node.md"), "utf8");
 		const result = await xfer("join", "Alice");
 		expect(result).toMatchObject({ code: 0, err: "" });

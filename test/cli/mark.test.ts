@@ -81,21 +81,23 @@ describe("by the path that `read --take` printed", () => {
 		expect(states(root).cur).toEqual([`${ids[0]}:2,FS`]);
 	});
 
-	test("that lies outside of the tree, or names nothing: exit 3", async () => {
+	test("that lies outside of the tree, or names nothing: exit 3; a lease on what is gone: exit 5", async () => {
 		const { root, env, xfer } = make("one");
 		const outside = path.join(path.dirname(root), "alice/cur");
 		fs.mkdirSync(outside, { recursive: true });
 		fs.writeFileSync(path.join(outside, "1.x"), "x");
 		const results = await Promise.all([
 			xfer("mark", path.join(outside, "1.x"), "failed"),
-			xfer("mark", path.join(root, "nodes/alice/cur/999.x,L=9.aaaaaaaa:2,"), "read"),
+			xfer("mark", path.join(root, "nodes/alice/cur/999.x:2,S"), "read"),
 			xfer("mark", path.join(root, "nodes/nobody/cur/1.x"), "read"),
 			run([...cli, "mark", "../../etc/passwd", "read"], { env }),
+			xfer("mark", path.join(root, "nodes/alice/cur/999.x,L=9.aaaaaaaa:2,"), "read"),
 		]);
-		for (const result of results) {
-			expect(result).toMatchObject({ out: "", err: expect.stringMatching(/^xfer: .+ \(.+\)\n$/) });
-			expect(result.code).toBe(3);
+		for (const { out, err } of results) {
+			expect(out).toBe("");
+			expect(err).toMatch(/^xfer: .+ \(.+\)\n$/);
 		}
+		expect(results.map(({ code }) => code)).toEqual([3, 3, 3, 3, 5]);
 		expect(ls(outside)).toEqual(["1.x"]);
 	});
 

@@ -11,7 +11,7 @@ function make(...names: string[]) {
 	for (const name of names) tree.join(name);
 	const xfer = (...args: string[]) => run([...cli, ...args], { env: { ...env, XFER_NODE: "me" } });
 	const send = (to: string, body = "x", ago = 0) =>
-		openTree({ root, durable: false, now: () => Date.now() - ago }).send({ from: "bob", to: [to], body });
+		openTree({ root, durable: false, clock: () => Date.now() - ago }).send({ from: "bob", to: [to], body });
 	const goLive = async (name: string, presence = {}) => {
 		const live = await openTree({ root, durable: false }).join(name).goLive(presence);
 		onTestFinished(() => live.end());

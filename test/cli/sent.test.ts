@@ -14,7 +14,7 @@ function make() {
 	const xfer = (...args: string[]) => run([...cli, ...args], { env: { ...env, XFER_NODE: "bob" } });
 	/** Bob sends to api by the library, so many minutes ago; the id. */
 	const send = (body: string, ago = 0, more = {}) => {
-		const then = ago === 0 ? tree : openTree({ root, durable: false, now: () => Date.now() - ago * minute });
+		const then = ago === 0 ? tree : openTree({ root, durable: false, clock: () => Date.now() - ago * minute });
 		const [outcome] = then.send({ from: "bob", to: ["api"], body, ...more });
 		if (!outcome || outcome.error) throw outcome?.error ?? new Error("not sent");
 		return outcome.id;

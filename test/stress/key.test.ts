@@ -104,7 +104,7 @@ test.each(Object.entries(commands))(
 	"what %s sends replaces what was sent before, though the time in the id of that is later",
 	async (_, argv) => {
 		const { root, env, inbox } = aliceAndBob();
-		const ahead = openTree({ root, durable: false, now: () => Date.now() + 2000 });
+		const ahead = openTree({ root, durable: false, clock: () => Date.now() + 2000 });
 		ahead.send({ from: "bob", to: ["alice"], key: "k", body: "the older" });
 		expect(await run([...argv, "send", "alice", "--key", "k", "--as", "bob", "the newer"], { env })).toMatchObject({ code: 0 });
 		expect(
@@ -146,7 +146,7 @@ test("no id collides and nothing is overwritten on a clock that stands still or 
 		() => 1_800_000_000_000 + Math.round(Math.random() * 3),
 	];
 	const bodies = clocks.flatMap((now, clock) => {
-		const tree = openTree({ root, durable: false, now });
+		const tree = openTree({ root, durable: false, clock: now });
 		return Array.from({ length: 1500 }, (_, n) => {
 			const body = `${clock} ${n}`;
 			expect(tree.send({ from: "bob", to: ["alice"], body })[0]?.error).toBeUndefined();

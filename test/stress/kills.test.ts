@@ -173,7 +173,7 @@ function oneQueued(): { root: string; env: NodeJS.ProcessEnv; at: (seconds: numb
 	tree.join("alice");
 	tree.send({ from: "bob", to: ["alice"], body: "hello" });
 	/** The tree as another instance sees it after so many seconds. */
-	const at = (seconds: number) => openTree({ root, durable: false, now: () => Date.now() + 1000 * seconds });
+	const at = (seconds: number) => openTree({ root, durable: false, clock: () => Date.now() + 1000 * seconds });
 	return { root, env, at };
 }
 
@@ -255,7 +255,7 @@ test("a taker that outlives its lease is told so, and changes nothing", () => {
 test("of two takers of one instance the late one does not end what the other has in hand", () => {
 	const { root } = oneQueued();
 	let time = Date.now();
-	const { inbox } = openTree({ root, durable: false, now: () => time }).node("alice");
+	const { inbox } = openTree({ root, durable: false, clock: () => time }).node("alice");
 	const late = inbox.take() as Taken;
 	time += 601_000;
 	const other = inbox.take() as Taken;

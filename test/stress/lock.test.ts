@@ -379,7 +379,7 @@ describe("neither coarse mtimes nor a clock that is 20 s off", () => {
 		holder.tell({ hold: ["alice"] });
 		await holder.said("holds alice");
 		const observers = [0, 20_000, -20_000, 3].map((skew) =>
-			openTree({ root, durable: false, host: "elsewhere", lock, now: () => Date.now() + skew }),
+			openTree({ root, durable: false, host: "elsewhere", lock, clock: () => Date.now() + skew }),
 		);
 		const acquire = (tree: Tree) => LiveLock.acquire(tree.context, tree.node("alice").directory);
 		const began = now();

@@ -102,7 +102,7 @@ test("each of 2,000 Handoffs is taken by exactly one of 8 racing processes: libr
 test("each of 1,000 leases that have ended is returned by exactly one of 8 who see it at the same time", async () => {
 	const { root, env } = tempTree();
 	const sent = fill(root, 1000);
-	const before = openTree({ root, durable: false, now: () => Date.now() - 3600_000 }).node("alice").inbox;
+	const before = openTree({ root, durable: false, clock: () => Date.now() - 3600_000 }).node("alice").inbox;
 	for (const _ of sent) before.take();
 	const inbox = path.join(root, "nodes/alice");
 	expect(ls(inbox, "new")).toEqual([]);

@@ -17,7 +17,7 @@ export interface SenderOptions {
 }
 
 const { node, key, clock }: SenderOptions = JSON.parse(process.argv[2] ?? "{}");
-const tree = openTree({ ...(clock !== undefined && { now: () => clock }) });
+const tree = openTree({ ...(clock !== undefined && { clock: () => clock }) });
 
 if (key !== undefined) {
 	console.log("ready");
