@@ -43,7 +43,9 @@ function commandHelp({ name, usage, summary, examples, options }: Command): Argv
 /** Examples, a line each while they fit. Not a hanging indent: yargs takes blanks at the beginning of a line away. */
 function table(examples: Command["examples"]): string {
 	const width = Math.max(...examples.map(([line]) => line.length)) + 2;
-	return examples.map(([line, what]) => (width + what.length < 80 ? `${line.padEnd(width)}# ${what}` : `# ${what}\n${line}`)).join("\n");
+	return examples
+		.map(([line, what]) => (width + what.length + 2 <= 80 ? `${line.padEnd(width)}# ${what}` : `# ${what}\n${line}`))
+		.join("\n");
 }
 
 /** One candidate a line for the words that were typed, the last of them to be completed. */

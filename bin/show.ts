@@ -1,11 +1,13 @@
 import { OpenFile } from "../lib/files.ts";
-import { type Inbox, type Listed, shortId, type Taken, XferError } from "../lib/index.ts";
+import { type Inbox, type Listed, type State, shortId, type Taken, XferError } from "../lib/index.ts";
 import { formatAge } from "./duration.ts";
 import { isTerminal, paint, print, visible, visibleLines } from "./output.ts";
 
 /** A Handoff that is about to be shown, and what happens to it once it was. */
 export interface Shown {
 	readonly handoff: Listed;
+	/** Its state once it was shown. */
+	readonly after: State;
 	/** Path of its file now. */
 	file(): string;
 	/** It reached its reader. */
@@ -19,13 +21,13 @@ export function inHand(inbox: Inbox, taken: Taken): Shown {
 	const handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
 	if (!handoff)
 		throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`, "xfer inbox --all shows where it stands");
-	return { handoff, file: () => taken.file, done: () => taken.done(), release: () => taken.release() };
+	return { handoff, after: "read", file: () => taken.file, done: () => taken.done(), release: () => taken.release() };
 }
 
 /** One that is only looked at. */
 export function lookedAt(inbox: Inbox, handoff: Listed): Shown {
 	const file = () => inbox.maildir.file(inbox.maildir.get(handoff.id) ?? handoff.message);
-	return { handoff, file, done: () => {}, release: () => {} };
+	return { handoff, after: handoff.state, file, done: () => {}, release: () => {} };
 }
 
 /** Shows, then marks: what could not be shown is given back. Each is finished, whatever happens to the others. */
@@ -70,10 +72,10 @@ export function printBody(one: Shown, fd: 1 | 2): void {
 
 /** A Handoff for JSON. The text of one over the limit is not loaded: then `file` says where it is. */
 export function document(one: Shown, limit: number): object {
-	const { id, state, attempts, size, header, warnings } = one.handoff;
+	const { id, attempts, size, header, warnings } = one.handoff;
 	const words = {
 		id,
-		state,
+		state: one.after,
 		attempts,
 		size,
 		...describe(one.handoff),

@@ -1,8 +1,8 @@
+import { lstatSync } from "node:fs";
 import { Doorbell, type DoorbellOptions } from "./doorbell.ts";
 import { errno } from "./errors.ts";
 import type { Dir, State } from "./filename.ts";
 import { stateOf } from "./filename.ts";
-import { isFile } from "./files.ts";
 import type { Maildir, Message } from "./maildir.ts";
 import type { Tree } from "./tree.ts";
 
@@ -140,11 +140,19 @@ class DirectoryWatcher {
 	#ring(name: string | undefined): void {
 		try {
 			if (name === undefined) this.#list(true);
-			else if (!isFile(`${this.#maildir.path}/${this.#dir}/${name}`)) this.#seen.delete(name);
-			else if (!name.startsWith(".") && !this.#seen.has(name)) this.#push(name);
+			else if (!name.startsWith(".")) this.#look(name);
 		} catch (error) {
 			if (errno(error) === undefined) throw error; // else it can't be read just now: the next look tries again
 		}
+	}
+
+	#look(name: string): void {
+		const there = lstatSync(`${this.#maildir.path}/${this.#dir}/${name}`, { throwIfNoEntry: false });
+		if (there && !there.isFile()) return; // no Handoff
+		const known = this.#seen.has(name);
+		if (!known)
+			this.#push(name); // also when it has left again: that event is still to come, and makes it unknown
+		else if (!there) this.#seen.delete(name);
 	}
 
 	#list(tell: boolean): void {

@@ -451,7 +451,8 @@ describe("leaving", () => {
 });
 
 describe("being there", () => {
-	const open = (root: string, instance: string, now = () => Date.now()) => openTree({ root, env: {}, durable: false, instance, clock: now });
+	const open = (root: string, instance: string, now = () => Date.now()) =>
+		openTree({ root, env: {}, durable: false, instance, clock: now });
 
 	async function live(node: Node, ...args: Parameters<Node["goLive"]>): ReturnType<Node["goLive"]> {
 		const one = await node.goLive(...args);

@@ -92,10 +92,10 @@ export const read: Command = {
 /** Shows and marks; with `take` the path is all that is shown, and what is in hand stays there. */
 function show({ json, tree }: Session, some: readonly Shown[], take: boolean, more?: number): void {
 	const { maxBytes, now } = tree.context;
-	const shown = take ? some.map((one) => ({ ...one, done: () => {} })) : some;
+	const shown = take ? some.map((one): Shown => ({ ...one, after: "taken", done: () => {} })) : some;
 	showAndMark(shown, () => {
 		if (json) {
-			const handoffs = some.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) }));
+			const handoffs = shown.map((one) => ({ ...document(one, maxBytes), ...(take && { path: one.file() }) }));
 			printJson("xfer.read/1", { handoffs, more });
 		} else if (take) for (const one of some) print(`${isTerminal() ? visible(one.file()) : one.file()}\n`);
 		else for (const one of some) printHandoff(one, now());

@@ -37,9 +37,9 @@ export const watch: Command = {
 };
 
 function line(json: boolean, node: string, state: string, handoff: Listed, all: boolean): void {
-	const { id, kind, from, subject, date } = handoff;
+	const { id, kind, from, subject } = handoff;
 	if (json) printJson("xfer.watch/1", { node, id, state, attempts: handoff.attempts, ...describe(handoff) });
-	else if (!isTerminal()) printLine(new Date(date).toISOString(), state, node, id, kind, from, subject);
+	else if (!isTerminal()) printLine(new Date().toISOString(), state, node, id, kind, from, subject);
 	else {
 		const clock = new Date().toTimeString().slice(0, 8);
 		const what = all ? `${state} ${from} → ${node}` : `from ${from}`;
