@@ -1,12 +1,13 @@
 import type { Standing, Whereabouts } from "../lib/index.ts";
 import { formatAge, formatClock } from "./duration.ts";
+import { visible } from "./output.ts";
 
 /** Where a Node is, in a few words: `live, idle; looks at its next prompt`, `away, last seen 3 h ago`. */
 export function describeNode(info: Whereabouts, now: number): string {
 	if (!info.live) return info.lastSeen === undefined ? "away, never seen" : `away, last seen ${formatAge(info.lastSeen, now)}`;
 	const { status, holding, wake } = info.presence;
-	const words = [`live${status ? `, ${status}` : ""}`];
-	if (holding) words.push(`holds mail: ${holding}`);
+	const words = [`live${status ? `, ${visible(status)}` : ""}`];
+	if (holding) words.push(`holds mail: ${visible(holding)}`);
 	else if (wake === "turn") words.push("looks at its next prompt");
 	else if (wake === "none") words.push("nothing wakes it");
 	return words.join("; ");
@@ -21,11 +22,11 @@ export function describeStanding(standing: Standing, info: Whereabouts | undefin
 		const waited = `queued ${formatAge(handoff.date, now).replace(" ago", "")}`;
 		if (!info?.live) return `${waited}: nobody watches ${to}`;
 		const { status, holding } = info.presence;
-		if (holding) return `${waited}: ${to} holds mail: ${holding}`;
+		if (holding) return `${waited}: ${to} holds mail: ${visible(holding)}`;
 		if (!status || status === "idle") return `${waited}: ${to} is ${describeNode(info, now).replace("live, ", "")}`;
 		const patience = handoff.date + 600_000;
 		const waits = ["task", "question"].includes(handoff.kind) && handoff.priority === undefined && patience > now;
-		return `${waited}: ${to} is busy (${status}), joins ${waits ? `by ${formatClock(patience, now)}` : "at its next turn"}`;
+		return `${waited}: ${to} is busy (${visible(status)}), joins ${waits ? `by ${formatClock(patience, now)}` : "at its next turn"}`;
 	}
 	if (state === "taken")
 		return `in the hand of ${to} since${at}${handoff?.lease ? `, until ${formatClock(handoff.lease.end * 1000, now)}` : ""}${away}`;

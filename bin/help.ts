@@ -91,8 +91,14 @@ function wordsFor({ name, completes }: Command, last: string, as: string | undef
 		return names.map((one) => others + one);
 	}
 	const node = openSession(as === undefined ? {} : { as }).node();
-	if (completes === "ids") return node.inbox.list({ limit: 100 }).items.map(({ id }) => shortId(id));
-	return completes === "sent" ? node.sent.ids().slice(0, 100).map(shortId) : [];
+	const ids =
+		completes === "ids"
+			? node.inbox.list({ limit: 100 }).items.map(({ id }) => id)
+			: completes === "sent"
+				? node.sent.ids().slice(0, 100)
+				: [];
+	// A file name is a peer's text, and some shells expand what is completed.
+	return ids.map(shortId).filter((word) => /^[A-Za-z0-9._+@=-]+$/.test(word));
 }
 
 const fish = `# xfer completion fish >~/.config/fish/completions/xfer.fish

@@ -31,7 +31,7 @@ export function openSession(values: Values): Session {
 		},
 		asMe: typeof values.as === "string" ? ` --as ${nodeName(values.as)}` : "",
 		json: values.json === true,
-		instance: process.env.XFER_INSTANCE || undefined,
+		instance: process.env.XFER_INSTANCE === tree.context.instance ? tree.context.instance : undefined,
 		node() {
 			return tree.node(this.me);
 		},

@@ -25,7 +25,8 @@ const plain = new Set(["to", "m", "message", "body", "text", "file"]);
 async function main(given: readonly string[]): Promise<number> {
 	const argv = commandFirst(given);
 	const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
-	const help = words.includes("--help") || words.includes("-h") || argv[0] === "help";
+	// Among the words of a text, -h is more likely one of them: then it is refused, with a word about --.
+	const help = words.includes("--help") || (speaks(argv[0]) ? words[1] === "-h" : words.includes("-h")) || argv[0] === "help";
 	const [name = ""] = argv[0] === "help" ? argv.slice(1) : argv;
 	const command = commands.find((known) => known.name === name);
 	if (!command && name !== "" && !name.startsWith("-")) throw unknownCommand(name);
@@ -39,6 +40,11 @@ async function main(given: readonly string[]): Promise<number> {
 		throw new XferError("EINPUT", `${command.name} needs ${command.usage.split(" ").slice(0, least).join(" ")}`, line);
 	if (positionals.length > most) throw new XferError("EINPUT", `too many words: ${positionals.slice(most).join(" ")}`, line);
 	return (await command.run(session, positionals, values)) ?? 0;
+}
+
+/** Whether a command's words are a text. */
+function speaks(command: string | undefined): boolean {
+	return command === "send" || command === "reply";
 }
 
 /** `xfer --as alice inbox` is `xfer inbox --as alice`. */
@@ -88,8 +94,8 @@ function rightLine(
 	options: Readonly<Record<string, Option>>,
 	line: string,
 ): string {
-	const speaks = command?.name === "send" || command?.name === "reply";
-	if (speaks && plain.has(flag)) {
+	const text = speaks(command?.name);
+	if (text && command && plain.has(flag)) {
 		const example = command.name === "send" ? "xfer send alice" : "xfer reply ID";
 		return `${example} "…", or: … | ${example} -`;
 	}
@@ -97,7 +103,7 @@ function rightLine(
 	if (synonym === "follow") return "xfer watch";
 	const meant = synonym && options[synonym] ? synonym : similar(flag, Object.keys(options));
 	if (meant) return `--${meant}${options[meant]?.value ? ` ${options[meant].value}` : ""}`;
-	return speaks
+	return text && command
 		? `text that begins with a dash goes after --: xfer ${command.name} ${command.name === "send" ? "alice" : "ID"} -- ${typed}`
 		: line;
 }

@@ -1,4 +1,6 @@
+import { statSync } from "node:fs";
 import { Doorbell, type DoorbellOptions } from "./doorbell.ts";
+import { XferError } from "./errors.ts";
 import { idOf, type State, timeOf } from "./filename.ts";
 import type { Listed } from "./inbox.ts";
 import type { Node } from "./tree.ts";
@@ -58,6 +60,8 @@ export async function waitForReply(
 		for (;;) {
 			rung = false;
 			if (signal.aborted) return undefined;
+			if (!statSync(node.directory, { throwIfNoEntry: false }))
+				throw new XferError("ENODE", `${node.name} has left: no reply can reach it`);
 			const reply = find();
 			const state = node.sent.standings([id])[0]?.state ?? "unknown"; // without its pointer nobody can tell: the reply will
 			// A failure is marked before it is reported: the report gets a moment to arrive.

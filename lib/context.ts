@@ -103,8 +103,8 @@ function givenInstance(value: string | undefined): string | undefined {
 function number(env: Readonly<Record<string, string | undefined>>, key: string, standard: number): number {
 	const value = env[key];
 	if (!value) return standard;
-	if (/^\d{1,12}$/.test(value)) return Number(value);
-	throw new XferError("EINPUT", `${key} is not a whole number: ${value}`, `such as ${key}=${standard}, or unset it`);
+	if (/^\d{1,9}$/.test(value)) return Number(value);
+	throw new XferError("EINPUT", `${key} is not a whole number of at most 9 digits: ${value}`, `such as ${key}=${standard}, or unset it`);
 }
 
 function pidNamespace(): string {

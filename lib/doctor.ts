@@ -15,7 +15,7 @@ import {
 	symlinkSync,
 	watch,
 } from "node:fs";
-import { normalize } from "node:path";
+import { dirname, normalize } from "node:path";
 import { errno, XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
 import { OpenFile, syncDirectory, writeNew } from "./files.ts";
@@ -123,6 +123,14 @@ function checkMode(path: string, root: string): Finding[] {
 	const stat = statSync(path, { throwIfNoEntry: false });
 	if (!stat || process.platform === "win32") return [];
 	const found: Finding[] = [];
+	const inNode = dirname(dirname(dirname(path))) === root;
+	if (inNode && lstatSync(path).isSymbolicLink())
+		found.push({
+			code: "symlink",
+			path,
+			what: "a symlink where a directory should be: nothing in it is seen",
+			cure: `rm ${shellWord(path)}`,
+		});
 	const mode = (stat.mode & 0o777).toString(8);
 	if (stat.mode & 0o077) found.push({ code: "mode", path, what: `others may enter (mode ${mode})`, cure: `chmod 700 ${shellWord(path)}` });
 	if (process.getuid && stat.uid !== process.getuid()) {

@@ -116,6 +116,11 @@ export function idMaker(context: Pick<Context, "now" | "random" | "host">): () =
 	};
 }
 
+/** Whether an id is of the form that we write: then it sorts by time. */
+export function isTimed(id: string): boolean {
+	return /^\d{1,11}\.M\d{6}R/.test(id);
+}
+
 /** The same id, or when it does not sort above `other`, one of the microsecond after that: another clock was ahead. */
 export function idAbove(id: string, other: string): string {
 	const [, seconds = "", micros = "999999"] = /^(\d{1,11})\.(?:M(\d{6}))?/.exec(other) ?? [];

@@ -118,6 +118,7 @@ export function readBeginning(path: string, bytes: number): string | undefined {
 
 /** The names in a directory, in bytewise order; without those that begin with a dot unless `hidden`. None when it is not there. */
 export function listNames(dir: string, hidden = false): string[] {
+	if (isLink(dir)) return [];
 	try {
 		return readdirSync(dir)
 			.filter((name) => hidden || !name.startsWith("."))
@@ -192,12 +193,18 @@ export function move(from: string, to: string): boolean {
 }
 
 function readDirectory(dir: string): Dirent[] {
+	if (isLink(dir)) return [];
 	try {
 		return readdirSync(dir, { withFileTypes: true });
 	} catch (error) {
 		if (errno(error) === "ENOENT") return []; // a foreign or half-made Node: nothing is in a directory that is not there
 		throw error;
 	}
+}
+
+/** A Node's parts are directories: what a symlink leads to is somebody else's, not to be taken or cleared away. */
+function isLink(path: string): boolean {
+	return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
 }
 
 function known(entry: Dirent): boolean {

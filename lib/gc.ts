@@ -1,6 +1,7 @@
-import { lstatSync, rmSync, writeFileSync } from "node:fs";
+import { lstatSync, rmSync } from "node:fs";
+import { errno } from "./errors.ts";
 import { isOver, isOverdue, stateOf } from "./filename.ts";
-import { isFile, listNames } from "./files.ts";
+import { isFile, listNames, writeNew } from "./files.ts";
 import { removeDeadLocks } from "./lock.ts";
 import { presenceFiles } from "./presence.ts";
 import type { Node, Tree } from "./tree.ts";
@@ -62,7 +63,12 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 				.items.filter(({ message }) => isOverdue(message.dir, message, now)).length;
 		else returned = inbox.returnLeases().returned;
 		for (const { message, state } of inbox.list({ states: (state) => state === "queued" || state === "expired" }).items) {
-			if (state === "expired" && stateOf(message.dir, message) === "queued" && (dryRun || inbox.maildir.end(message, "expired"))) expired++;
+			if (state !== "expired" || stateOf(message.dir, message) !== "queued") continue;
+			try {
+				if (dryRun || inbox.maildir.end(message, "expired")) expired++;
+			} catch (error) {
+				if (errno(error) !== "ENAMETOOLONG") throw error; // no room for the word in its name: doctor says so
+			}
 		}
 	}
 	let handoffs = 0;
@@ -91,7 +97,10 @@ export function collect(tree: Tree, node: Node, options: GcOptions = {}): GcRepo
 	);
 	const removed = !options.daily && presence.derived === "true" && !holder && empty && now - (lastSeen ?? now) >= keep;
 	if (removed && !dryRun) tree.leave(node.name);
-	else if (!dryRun) writeFileSync(`${directory}/.gc`, "", { mode: 0o600 });
+	else if (!dryRun) {
+		rmSync(`${directory}/.gc`, { force: true }); // never written through a symlink
+		writeNew(`${directory}/.gc`, Buffer.alloc(0), false);
+	}
 	return { node: node.name, handoffs, pointers, temporary, locks, returned, expired, removed };
 }
 

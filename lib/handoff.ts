@@ -187,7 +187,7 @@ export function readHandoff(id: string, head: Buffer, modified: number, header: 
 		to: typeof to === "string" ? [to] : to,
 		kind: text("kind") ?? "task",
 		subject: text("subject") ?? firstLine(head.subarray(header.body)),
-		date: date ?? timeOf(id) ?? modified,
+		date: date ?? timeOf(id) ?? (Math.abs(modified) <= 8.64e15 ? modified : 0), // some filesystems keep times that no date can hold
 		re: text("re"),
 		thread: text("thread"),
 		priority: priorities.find((priority) => priority === text("priority")),

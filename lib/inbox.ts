@@ -2,7 +2,7 @@ import { lstatSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
-import { attemptsOf, compare, isOverdue, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
+import { attemptsOf, compare, isOverdue, isTimed, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
 import { isFile } from "./files.ts";
 import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
@@ -160,16 +160,24 @@ export class Inbox {
 		}
 	}
 
-	/** @throws {XferError} EHELD when another instance is live on this Node: only that one marks (protocol 6) */
-	assertMine(): void {
+	/**
+	 * @param only who may have the message in hand; anybody unless given
+	 * @throws {XferError} EHELD when another instance is live on this Node: only that one marks (protocol 6); or when another has the message in hand
+	 */
+	assertMine(message?: Message, only?: string): void {
+		const lease = message && stateOf(message.dir, message) === "taken" ? leaseOf(message) : undefined;
+		if (message && only !== undefined && lease && lease.instance !== only) {
+			throw new XferError(
+				"EHELD",
+				`${shortId(message.id)} is in the hand of ${lease.instance}`,
+				"it comes back when that one's lease ends",
+			);
+		}
 		const holder = whoIsLive(this.#context, this.maildir.path);
 		if (!holder || holder.instance === this.#context.instance) return;
 		const name = this.maildir.path.slice(this.maildir.path.lastIndexOf("/") + 1);
-		throw new XferError(
-			"EHELD",
-			`${name} is live (process ${holder.pid} on ${holder.host}) and reads its own mail`,
-			"look with xfer inbox, or xfer read --peek",
-		);
+		const who = `process ${holder.pid} on ${holder.host}`;
+		throw new XferError("EHELD", `${name} is live (${who}) and reads its own mail`, "look with xfer inbox, or xfer read --peek");
 	}
 
 	/**
@@ -178,15 +186,7 @@ export class Inbox {
 	 * @throws {XferError} EHELD when another instance is live on this Node, or has it in hand · EHANDOFF when it moved just now
 	 */
 	mark(message: Message, as: "read" | "answered" | "new" | "failed", reason = "", only?: string): void {
-		this.assertMine();
-		const lease = leaseOf(message);
-		if (only !== undefined && stateOf(message.dir, message) === "taken" && lease?.instance !== only) {
-			throw new XferError(
-				"EHELD",
-				`${shortId(message.id)} is in the hand of ${lease?.instance}`,
-				"it comes back when that one's lease ends",
-			);
-		}
+		this.assertMine(message, only);
 		const before = as === "failed" && stateOf(message.dir, message) !== "failed" ? this.look(message) : undefined;
 		const { maildir } = this;
 		const step = {
@@ -216,9 +216,18 @@ export class Inbox {
 			const lease = leaseOf(message);
 			if (!lease || stateOf("cur", message) !== "taken") continue;
 			if (!isOverdue("cur", message, this.#context.now()) && lease.instance !== dead) next = Math.min(next, lease.end * 1000);
-			else if (this.maildir.release(message)) returned++;
+			else if (this.#tryRelease(message)) returned++;
 		}
 		return { returned, next };
+	}
+
+	/** One that can't be renamed (a name in the way, or too long) does not keep the others in hand. */
+	#tryRelease(message: Message): boolean {
+		try {
+			return this.maildir.release(message) !== undefined;
+		} catch {
+			return false; // it stays where it is, and doctor tells
+		}
 	}
 
 	/**
@@ -333,9 +342,12 @@ export class Inbox {
 		return handoff.expires !== undefined && handoff.expires <= this.#context.now();
 	}
 
-	/** Whether a newer one of this sender and key waits in `new/`. */
+	/** Whether a newer one of this sender and key waits in `new/`: newer by an id that a sender of keys makes. */
 	#isReplaced(handoff: Handoff): boolean {
-		return handoff.key !== undefined && this.sameKey(handoff, this.maildir.list("new")).some((other) => compare(other.id, handoff.id) > 0);
+		return (
+			handoff.key !== undefined &&
+			this.sameKey(handoff, this.maildir.list("new")).some((other) => isTimed(other.id) && compare(other.id, handoff.id) > 0)
+		);
 	}
 
 	/** Those of these messages, all queued ones unless given, that have this sender and key. */

@@ -1,7 +1,7 @@
 import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, rmdirSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
-import { listNames, readBeginning } from "./files.ts";
+import { isFile, listNames, readBeginning } from "./files.ts";
 
 /** Who holds a Node's live lock, as its file says. */
 export interface Holder {
@@ -23,7 +23,9 @@ export function whoIsLive(context: Context, node: string): Holder | undefined {
 		const holder = readHolder(file, instance);
 		if (!holder || isDead(context, holder)) continue;
 		const stat = lstatSync(file, { throwIfNoEntry: false });
-		if (!stat || filesystemTime(context, node) - stat.mtimeMs >= context.lock.stale + context.lock.refresh) continue;
+		if (!stat) continue;
+		const age = filesystemTime(context, node) - stat.mtimeMs;
+		if (age >= context.lock.stale + context.lock.refresh || isAhead(context, age)) continue;
 		if (instance === context.instance) return holder;
 		// Who tries to hold it has a file there too, for a moment: the one that was first is the holder.
 		if (!first || stat.birthtimeMs < first.born) first = { holder, born: stat.birthtimeMs };
@@ -105,7 +107,7 @@ export class LiveLock {
 			const rival = contend(context, directory, file, seen);
 			if (rival === undefined) return new LiveLock(context, node);
 			// One that was there before and is fresh is a holder. One that has missed a refresh is watched until it makes up for it, or is stale.
-			const late = rival !== "retry" && rival.age >= 2 * context.lock.refresh;
+			const late = rival !== "retry" && (rival.age >= 2 * context.lock.refresh || isAhead(context, rival.age));
 			if (rival !== "retry" && !late && (rival.age > settled || tries > 20)) throw held(node, rival.holder);
 			const pause = late ? context.lock.stale / 15 : backoff;
 			await sleep(Math.random() * pause, undefined, { signal });
@@ -135,12 +137,17 @@ function contend(
 		writeFileSync(file, `${context.host} ${context.pidNamespace} ${process.pid}\n`, { flag: "wx", mode: 0o600 });
 	} catch (error) {
 		if (errno(error) === "ENOENT") return "retry"; // a holder that left took the directory with it
+		const former = errno(error) === "EEXIST" ? readHolder(file, context.instance) : undefined;
+		if (former && isDead(context, former)) {
+			rmSync(file, { force: true }); // a former process of this instance, that was killed
+			return "retry";
+		}
 		if (errno(error) === "EEXIST") throw held(directory, readHolder(file, context.instance)); // this instance holds it already
 		withdraw(file); // a full disk may have made an empty file
 		throw error;
 	}
 	for (;;) {
-		const others = listNames(directory).filter((name) => name !== context.instance);
+		const others = listNames(directory).filter((name) => name !== context.instance && isFile(`${directory}/${name}`));
 		if (others.length === 0) {
 			if (lstatSync(file, { throwIfNoEntry: false })) return undefined;
 			return "retry"; // taken for a stale one, after this process slept between the two steps
@@ -161,8 +168,9 @@ function contend(
 
 function look(directory: string, own: string, instance: string): (Rival & { mtime: number }) | undefined {
 	const now = lstatSync(own, { throwIfNoEntry: false })?.mtimeMs;
-	const mtime = lstatSync(`${directory}/${instance}`, { throwIfNoEntry: false })?.mtimeMs;
-	if (mtime === undefined) return undefined;
+	const stat = lstatSync(`${directory}/${instance}`, { throwIfNoEntry: false });
+	if (!stat?.isFile()) return undefined; // it went away, or is not ours to mind
+	const mtime = stat.mtimeMs;
 	const holder = readHolder(`${directory}/${instance}`, instance) ?? { instance, host: "", pid: 0 };
 	return { holder, mtime, age: now === undefined ? 0 : now - mtime };
 }
@@ -180,7 +188,12 @@ function isStale(
 		seen.set(instance, { mtime: rival.mtime, since: now });
 		return false;
 	}
-	return rival.age >= context.lock.stale && now - before.since >= context.lock.stale;
+	return (rival.age >= context.lock.stale || isAhead(context, rival.age)) && now - before.since >= context.lock.stale;
+}
+
+/** Refreshed in the future: a clock was set back since, and the age means nothing. */
+function isAhead(context: Context, age: number): boolean {
+	return age < -context.lock.refresh;
 }
 
 function isDead(context: Context, holder: Holder & { pidNamespace?: string }): boolean {
@@ -238,7 +251,8 @@ function withdraw(file: string): void {
 function filesystemTime(context: Context, node: string): number {
 	const probe = `${node}/tmp/.now-${context.instance}`;
 	try {
-		closeSync(openSync(probe, "w", 0o600));
+		rmSync(probe, { force: true }); // never opened through a symlink
+		closeSync(openSync(probe, "wx", 0o600));
 		return lstatSync(probe).mtimeMs;
 	} catch {
 		return context.now();

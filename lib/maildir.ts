@@ -1,4 +1,4 @@
-import { linkSync, rmSync, statSync } from "node:fs";
+import { linkSync, lstatSync, rmSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { type Context, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
@@ -130,8 +130,12 @@ export class Maildir {
 	/** Back into `new/`, delivered once more than before. */
 	release(message: Message): Message | undefined {
 		const failed = field(message, "E") !== undefined;
-		const fields = { L: undefined, E: undefined, A: String(attemptsOf(message) + 1) };
-		return this.#rename(message, "new", change(message, fields, "", failed ? "FSRT" : "SRT"));
+		// A rename overwrites: when a restored copy has that name, the count goes on until one is free.
+		for (let count = attemptsOf(message) + 1; ; count++) {
+			const to = change(message, { L: undefined, E: undefined, A: String(count) }, "", failed ? "FSRT" : "SRT");
+			const name = formatFileName(to, "new", this.#context.separator);
+			if (!lstatSync(`${this.path}/new/${name}`, { throwIfNoEntry: false })) return this.#rename(message, "new", to);
+		}
 	}
 
 	/** Ended, for this reason. */

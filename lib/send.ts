@@ -1,6 +1,6 @@
 import { XferError } from "./errors.ts";
 import { compare, idAbove, idMaker } from "./filename.ts";
-import { formatHeader, headerLimit, type Kind, type Priority } from "./handoff.ts";
+import { formatHeader, type Handoff, headerLimit, type Kind, type Priority } from "./handoff.ts";
 import type { Listed } from "./inbox.ts";
 import type { Durability } from "./maildir.ts";
 import { nodeName, oneMachine } from "./names.ts";
@@ -174,7 +174,7 @@ function live(tree: Tree, sender: string): Node[] {
 	const own = tree.has(sender) ? tree.node(sender).name : sender;
 	return tree
 		.names()
-		.filter((name) => name !== own)
+		.filter((name) => name !== own && tree.has(name))
 		.map((name) => tree.node(name))
 		.filter((node) => {
 			try {
@@ -190,6 +190,11 @@ function isChosenId(id: string): boolean {
 	return !/^\.|[/\0:;,]/.test(id) && id.length > 0 && Buffer.byteLength(id) <= 180;
 }
 
+/** The thread of what answers this: no file name is longer than 255 bytes, and what is longer is no id. */
+export function threadOf({ id, thread }: Pick<Handoff, "id" | "thread">): string {
+	return thread !== undefined && Buffer.byteLength(thread) <= 255 ? thread : id;
+}
+
 /** What a reply to a Handoff says of it: to whom, and what it is about. `node` is who replies. */
 export function replyTo(
 	original: Listed,
@@ -202,7 +207,7 @@ export function replyTo(
 		to: [own ? recipient : original.from],
 		kind: conversation ? "note" : "answer",
 		re: original.id,
-		thread: original.thread ?? original.id,
+		thread: threadOf(original),
 		hops: live ? original.hops + 1 : undefined,
 	};
 }

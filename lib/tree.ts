@@ -13,14 +13,14 @@ import {
 import { type Context, type ContextOptions, createContext } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { isOver, stateOf } from "./filename.ts";
-import { makeDirectories, modified, syncDirectory } from "./files.ts";
+import { listNames, makeDirectories, modified, syncDirectory } from "./files.ts";
 import { collect } from "./gc.ts";
 import type { Handoff } from "./handoff.ts";
 import { Inbox } from "./inbox.ts";
 import { type Holder, LiveLock, lastRefresh, removeDeadLocks, whoIsLive } from "./lock.ts";
 import { fold, isNodeName, nodeName, similar } from "./names.ts";
 import { createPresence, type Presence, presenceFiles, readPresence, timestamp, writePresence } from "./presence.ts";
-import { type Outcome, type Outgoing, send } from "./send.ts";
+import { type Outcome, type Outgoing, send, threadOf } from "./send.ts";
 import { Sent } from "./sent.ts";
 
 /** Whether a Node is there, and what it says of itself. */
@@ -89,8 +89,9 @@ export class Tree {
 	/** All Nodes as a look shows them. */
 	nodes(): NodeInfo[] {
 		const { names, aliases } = this.#names();
-		return names.map((name) => {
-			const node = this.node(name);
+		return names.flatMap((name) => {
+			if (!this.has(name)) return []; // it has left meanwhile
+			const node = new Node(this, name, `${this.#nodes}/${name}`);
 			const others = [...aliases].filter(([, to]) => to === name).map(([alias]) => alias);
 			try {
 				return { name, aliases: others, unread: node.inbox.maildir.names("new").length, problem: undefined, ...node.whereabouts() };
@@ -161,6 +162,8 @@ export class Tree {
 		// What its header has ended does not wait, though it lies in new/ still.
 		for (const { message } of node.inbox.list({ states: (state) => state === "expired" }).items) maildir.end(message, "expired");
 		const ended = maildir.list("cur").filter((message) => isOver(stateOf("cur", message)));
+		const strange = strangers(path, new Set(ended.map(({ name }) => name)), node);
+		if (strange) throw new XferError("EHELD", `${strange} is not ours to remove`, "look at it, then try again");
 		let part = "live.lock";
 		const removePart = (name: string) => {
 			part = name;
@@ -201,7 +204,12 @@ export class Tree {
 		const stat = lstatSync(path, { throwIfNoEntry: false });
 		if (stat?.isDirectory()) return name;
 		if (!stat?.isSymbolicLink()) return undefined;
-		const target = readlinkSync(path).replace(/^\.\//, "");
+		let target: string;
+		try {
+			target = readlinkSync(path).replace(/^\.\//, "");
+		} catch {
+			return undefined; // removed meanwhile
+		}
 		return isNodeName(target) && lstatSync(`${this.#nodes}/${target}`, { throwIfNoEntry: false })?.isDirectory() ? target : undefined;
 	}
 
@@ -222,6 +230,16 @@ export class Tree {
 		}
 		return { names: names.sort(), aliases };
 	}
+}
+
+/** What in a Node's directory a `leave` would not remove: one name of it, so that nothing is removed when not all can be. */
+function strangers(path: string, ended: ReadonlySet<string>, node: Node): string | undefined {
+	const parts = new Set(["tmp", "new", "cur", "sent", "live.lock", ".gc", ...presenceFiles(path)]);
+	const inCur = listNames(`${path}/cur`, true).find((name) => !ended.has(name));
+	const inSent = listNames(`${path}/sent`, true).find((name) => node.sent.recipient(name) === undefined);
+	const beside = listNames(path, true).find((name) => !parts.has(name));
+	const found = beside ?? (inCur && `cur/${inCur}`) ?? (inSent && `sent/${inSent}`);
+	return found && `${path}/${found}`;
 }
 
 /** Removes a directory with nothing in it, if it is there. */
@@ -335,7 +353,7 @@ export class Node {
 			subject: `failed: ${handoff.subject}`.slice(0, 200),
 			body: reason.slice(0, 4096) || "failed, without a reason",
 			re: handoff.id,
-			thread: handoff.thread ?? handoff.id,
+			thread: threadOf(handoff),
 			hops: handoff.hops + 1,
 		});
 		if (outcome?.error) throw outcome.error;

@@ -1,6 +1,6 @@
 import { realpathSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { leaseOf, parseFileName } from "../../lib/filename.ts";
+import { attemptsOf, leaseOf, parseFileName } from "../../lib/filename.ts";
 import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
 import { lost } from "../../lib/taken.ts";
 import type { Command } from "../command.ts";
@@ -22,7 +22,8 @@ export const mark: Command = {
 	words: [2, Number.POSITIVE_INFINITY],
 	completes: "ids",
 	run(session, [what = "", as = "", ...why]) {
-		if (!(as in states)) throw new XferError("EINPUT", `can't mark ${what} "${as}"`, `xfer mark ${what} read, or new, or failed`);
+		if (!Object.hasOwn(states, as))
+			throw new XferError("EINPUT", `can't mark ${what} "${as}"`, `xfer mark ${what} read, or new, or failed`);
 		if (as !== "failed" && why.length > 0) throw new XferError("EINPUT", "only failed takes a reason", `xfer mark ${what} ${as}`);
 		const { node, message, only } = what.includes("/") ? byPath(session, what) : byId(session, what);
 		node.inbox.mark(message, as as keyof typeof states, why.join(" "), only);
@@ -55,7 +56,8 @@ function byPath({ tree, instance }: Session, given: string): Target {
 	const parsed = parseFileName(file);
 	const taker = leaseOf(parsed)?.instance;
 	const message = node.inbox.maildir.get(parsed.id);
-	if (taker !== undefined && (!message || leaseOf(message)?.instance !== taker)) throw lost(parsed.id);
+	if (taker !== undefined && (!message || leaseOf(message)?.instance !== taker || attemptsOf(message) !== attemptsOf(parsed)))
+		throw lost(parsed.id);
 	if (!message) throw new XferError("EHANDOFF", `${shortId(parsed.id)} is gone`, "xfer inbox --all lists what is there");
 	return { node, message, only: taker ?? instance };
 }

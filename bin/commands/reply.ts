@@ -31,7 +31,7 @@ export const reply: Command = {
 			recipient = standing?.to ?? "";
 		}
 		if (!original) throw new XferError("EHANDOFF", `the Handoff ${piece} is not there any more`, "xfer send writes to its sender anew");
-		if (message) node.inbox.assertMine(); // before anything is sent: the original is marked afterwards
+		if (message) node.inbox.assertMine(message, session.instance); // before anything is sent: the original is marked afterwards
 		const live = node.live() !== undefined;
 		const to = replyTo(original, message === undefined, recipient, live);
 		if (!tree.has(to.to[0] ?? ""))
@@ -40,7 +40,7 @@ export const reply: Command = {
 		return deliver(session, { from: me, ...to }, words, values, how, () => {
 			if (!message) return;
 			try {
-				node.inbox.mark(node.inbox.maildir.get(message.id) ?? message, "answered");
+				node.inbox.mark(node.inbox.maildir.get(message.id) ?? message, "answered", "", session.instance);
 			} catch (error) {
 				note(`xfer: the reply is delivered, and ${shortId(message.id)} could not be marked answered: ${explain(error)}`);
 			}

@@ -1,5 +1,15 @@
 import { shellWord } from "../../lib/filename.ts";
-import { kinds, type Outcome, type Outgoing, priorities, shortId, waitForReply, XferError } from "../../lib/index.ts";
+import {
+	kinds,
+	type Outcome,
+	type Outgoing,
+	priorities,
+	shortId,
+	type Tree,
+	type Whereabouts,
+	waitForReply,
+	XferError,
+} from "../../lib/index.ts";
 import { similar } from "../../lib/names.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
@@ -84,8 +94,9 @@ export async function deliver(
 	const input = words.at(-1) === "-" || words.length === 0;
 	const spoken = (input ? words.slice(0, -1) : words).join(" ");
 	if (!input && spoken.trim() === "") throw new XferError("EINPUT", "nothing to send: the text is empty", how);
-	const options = outgoing(values, tree.context.now());
+	outgoing(values, 0); // what can't be used is refused before standard input is read, which may take long
 	const body = input ? readInput(tree.context.maxBytes, how) : spoken;
+	const options = outgoing(values, tree.context.now());
 	const subject = options.subject ?? (input && spoken ? spoken : undefined);
 	const outcomes = tree.send({ ...base, ...options, kind: options.kind ?? base.kind, subject, body, cwd: workingDirectory() });
 	if (outcomes.some(({ error }) => !error)) delivered();
@@ -134,7 +145,7 @@ function printOutcomes(session: Session, outcomes: readonly Outcome[]): number {
 		if (json && delivered.length > 0) printJson("xfer.send/1", { handoffs: outcomes.map((outcome) => documentOf(session, outcome)) });
 		if (json) return code;
 		for (const { to, id, durability } of delivered) {
-			const where = describeNode(tree.node(to).whereabouts(), tree.context.now());
+			const where = describe(tree, to);
 			const doubt = durability === "unknown" ? ", durability unknown: do not send it again" : "";
 			printLine(`queued for ${to} (${where})${doubt}`, isTerminal() ? shortId(id) : id);
 		}
@@ -147,10 +158,24 @@ function printOutcomes(session: Session, outcomes: readonly Outcome[]): number {
 	return code;
 }
 
+function describe(tree: Tree, to: string): string {
+	try {
+		return describeNode(tree.node(to).whereabouts(), tree.context.now());
+	} catch {
+		return "where it is can't be seen"; // and no reason to say that it was not delivered
+	}
+}
+
 function documentOf({ tree }: Session, outcome: Outcome): object {
 	if (outcome.error) return { to: outcome.to, error: explain(outcome.error) };
 	const { to, id, durability } = outcome;
-	const { live, presence } = tree.node(to).whereabouts();
+	let seen: Whereabouts | undefined;
+	try {
+		seen = tree.node(to).whereabouts();
+	} catch {
+		return { to, id, state: "queued", durability }; // delivered; where its reader is, nobody can say
+	}
+	const { live, presence } = seen;
 	const { status, holding, wake } = presence;
 	return { to, id, state: "queued", durability, live: live !== undefined, ...(live && { status, holding, wake }) };
 }
