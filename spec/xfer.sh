@@ -125,7 +125,7 @@ xfer_do_read() {
 	[ -n "$_inst" ] || { xfer_digits && _inst=$_digits; }
 	if [ -n "$_o_peek" ]; then
 		if [ -n "$_first" ]; then xfer_find "$_first"; else xfer_oldest xfer_peek || xfer_nothing; fi
-		cat "$_path"
+		xfer_print "$_path"
 		exit
 	fi
 	xfer_mine
@@ -137,13 +137,13 @@ xfer_do_read() {
 	taken:*) xfer_die 5 "$_id is in somebody else's hand ($_by)" ;;
 	*)
 		[ -z "$_o_take" ] || xfer_die 5 "$_id is $_state (to have it again: xfer.sh mark $_id new)"
-		cat "$_path"
+		xfer_print "$_path"
 		exit
 		;;
 	esac
 	if [ -n "$_o_take" ]; then
 		printf '%s\n' "$_home/$_path" && exit
-	elif cat "$_path"; then
+	elif xfer_print "$_path"; then
 		xfer_step "$_path" read || { xfer_find "$_home/cur/$_id,L=1.$_inst" && xfer_in_hand && xfer_step "$_path" read; } && exit
 		xfer_lost "$_id was shown, but its lease had passed: it is, or was, somebody else's"
 	fi
@@ -177,7 +177,7 @@ xfer_do_reply() {
 	xfer_clock 20
 	xfer_mine
 	xfer_find "$_first"
-	[ -z "$_wanted" ] || xfer_in_hand
+	[ -z "$_wanted${XFER_INSTANCE:-}" ] || xfer_in_hand
 	xfer_head "$_path"
 	case $_h_kind in answer | report) _kind=note ;; *) _kind=answer ;; esac
 	_hops=''
@@ -196,7 +196,7 @@ xfer_do_recall() {
 	xfer_enter
 	xfer_clock 0
 	xfer_pick "$_first" sent || xfer_die 3 "$_me has sent no '$_first'"
-	if [ -L "$_path" ]; then _to=$(readlink "$_path"); else read -r _to <"$_path"; fi
+	if [ -L "$_path" ]; then _to=$(readlink "$_path"); else _to=$(! xfer_regular "$_path" || head -c 100 "$_path"); fi
 	xfer_name "${_to#../../}" && xfer_node "$_name" && cd "$_dir" && xfer_pick "$_picked" 'new cur' || xfer_die 3 "$_picked is gone"
 	xfer_split "$_path"
 	[ "$_state" = queued ] && xfer_step "$_path" recalled || xfer_lost "too late to recall $_picked: $_name has it"
@@ -413,6 +413,9 @@ xfer_id() {
 # This host's name in _host.
 xfer_host() { read -r _host 2>/dev/null </proc/sys/kernel/hostname || _host=$(uname -n); }
 
+# The bytes of $1; on a terminal without what it would obey [11].
+xfer_print() { if [ -t 1 ]; then LC_ALL=C tr '\000-\010\013-\037\177' '?' <"$1"; else cat "$1"; fi; }
+
 # Only these are Handoffs; nothing else is ever opened.
 xfer_regular() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
@@ -617,7 +620,6 @@ xfer_text() {
 	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
 	_expires=$_o_expires _body='' _spool=''
 	case ${_expires%[smhd]} in '' | "$_expires" | *[!0-9]* | ?????????*) [ -z "$_expires" ] || xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
-	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_awk")
 	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
 		_body=$_words _size=${#_words}
 	else
@@ -629,7 +631,9 @@ xfer_text() {
 		_spool=$_root/nodes/$1/tmp/$_new.in
 		head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
 		_size=$(($(wc -c <"$_spool")))
+		[ -z "$_expires" ] || _now=$(date +%s) # standard input may have taken long
 	fi
+	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_awk")
 	[ $_size -eq 0 ] || [ $_size -gt "$_max" ] || return 0
 	[ -z "$_spool" ] || rm -f "$_spool"
 	[ $_size -gt 0 ] || xfer_die 2 "nothing to send: the text is empty"
@@ -726,7 +730,9 @@ xfer_alive() {
 # Whether the process that made the lock file $1 is known to be dead. What the file says in _seen_host and _seen_pid.
 xfer_dead() {
 	_seen_host='' _seen_ns='' _seen_pid=''
-	read -r _seen_host _seen_ns _seen_pid 2>/dev/null <"$1" || :
+	read -r _seen_host _seen_ns _seen_pid <<-END || :
+		$(! xfer_regular "$1" || head -c 1000 "$1" 2>/dev/null)
+	END
 	xfer_gone "$_seen_host" "$_seen_ns" "$_seen_pid"
 }
 
@@ -870,7 +876,7 @@ function day(n,   y, m) {
 	for (m = 12; days(y, m, 1) > n; m--) continue
 	return sprintf("%04d-%02d-%02d", y, m, n - days(y, m, 1) + 1)
 }
-function date(t) { return sprintf("%sT%02d:%02d:%02d.000Z", day(int(t / 86400)), t / 3600 % 24, t / 60 % 60, t % 60) }
+function date(t) { if (t > 99999999999) t = 0; return sprintf("%sT%02d:%02d:%02d.000Z", day(int(t / 86400)), t / 3600 % 24, t / 60 % 60, t % 60) }
 # unix seconds of an RFC 3339 date in UTC; nothing when it is none, as 30 February
 function epoch(s,   n) {
 	if (s !~ /^[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]+)?Z$/ || length(s) > 30 || substr(s, 12, 2) > 23) return ""
