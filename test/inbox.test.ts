@@ -479,17 +479,17 @@ describe("what ends without a reader", () => {
 		const world = new World();
 		const put = (id: string, from: string, key: string) => world.put(`new/${id}`, `---\nfrom: ${from}\nkey: ${key}\n---\n${id}`);
 		for (const [id, from, key] of [
-			["1.a", "bob", "k"],
-			["2.a", "carol", "k"],
-			["3.a", "bob", "other"],
-			["4.a", "bob", "k"],
+			["1700000001.M000000Raaaaaaa1.h", "bob", "k"],
+			["1700000002.M000000Raaaaaaa2.h", "carol", "k"],
+			["1700000003.M000000Raaaaaaa3.h", "bob", "other"],
+			["1700000004.M000000Raaaaaaa4.h", "bob", "k"],
 		] as const)
 			put(id, from, key);
-		expect(taken(world.inbox).handoff.id).toBe("2.a");
-		expect(taken(world.inbox).handoff.id).toBe("3.a");
-		expect(taken(world.inbox).handoff.id).toBe("4.a");
+		expect(taken(world.inbox).handoff.id).toBe("1700000002.M000000Raaaaaaa2.h");
+		expect(taken(world.inbox).handoff.id).toBe("1700000003.M000000Raaaaaaa3.h");
+		expect(taken(world.inbox).handoff.id).toBe("1700000004.M000000Raaaaaaa4.h");
 		expect(world.inbox.take()).toBeUndefined();
-		expect(world.files()).toContain("cur/1.a,E=replaced:2,T");
+		expect(world.files()).toContain("cur/1700000001.M000000Raaaaaaa1.h,E=replaced:2,T");
 	});
 
 	test("is what can't be read: marked, kept whole, and hiding nothing", async () => {
