@@ -18,7 +18,8 @@ export interface Shown {
 
 /** One in hand: read once it was shown, given back else. */
 export function inHand(inbox: Inbox, taken: Taken): Shown {
-	const handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
+	const look = () => inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
+	const handoff = look() ?? look(); // a mail reader may rename it in between
 	if (!handoff)
 		throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`, "xfer inbox --all shows where it stands");
 	return { handoff, after: "read", file: () => taken.file, done: () => taken.done(), release: () => taken.release() };

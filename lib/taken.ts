@@ -1,6 +1,7 @@
 import type { Context } from "./context.ts";
 import { XferError } from "./errors.ts";
 import { attemptsOf, shortId } from "./filename.ts";
+import { isFile } from "./files.ts";
 import type { Handoff } from "./handoff.ts";
 import type { Maildir, Message } from "./maildir.ts";
 
@@ -29,12 +30,18 @@ export type Bounce = (handoff: Handoff, reason: string) => void;
 export function hold(context: Context, maildir: Maildir, message: Message, handoff: Handoff, body: Buffer, bounce: Bounce): Taken {
 	let now = message;
 	let ended = false;
+	/** What is in this hand, under whatever name: a mail reader may add a flag at any time. Not what was returned and taken anew. */
+	const mine = (): Message | undefined => {
+		const same = maildir.inHand(message.id, context.instance);
+		return same && attemptsOf(same) === attemptsOf(message) ? same : undefined;
+	};
 	const step = (rename: (message: Message) => Message | undefined, end = true) => {
-		let next = ended ? undefined : rename(now);
-		if (!next && !ended) {
-			// Somebody may have added a flag: it is ours as long as our instance stands in the name, and it has not been returned meanwhile.
-			const same = maildir.inHand(message.id, context.instance);
-			next = same && attemptsOf(same) === attemptsOf(message) ? rename(same) : undefined;
+		let from: Message | undefined = ended ? undefined : now;
+		let next: Message | undefined;
+		// Each try that fails is a rename by somebody else in between.
+		for (let tries = 0; from && !next && tries < 10; tries++) {
+			next = rename(from);
+			if (!next) from = mine();
 		}
 		if (!next) throw lost(message.id);
 		now = next;
@@ -45,7 +52,8 @@ export function hold(context: Context, maildir: Maildir, message: Message, hando
 		body,
 		attempts: attemptsOf(message),
 		get file() {
-			return maildir.file(now);
+			const file = maildir.file(now);
+			return ended || isFile(file) ? file : maildir.file(mine() ?? now);
 		},
 		done: (replied = false) => step((from) => maildir.done(from, replied)),
 		release: () => step((from) => maildir.release(from)),
