@@ -608,6 +608,10 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 			expect(locks("alice")).toEqual([]);
 		});
 
+		/** The pid that the command wrote. Waited for: an empty file reads as 0, which would end this process's own group. */
+		const pidOfCommand = () =>
+			until(() => Number(ls(home).includes("pid") && fs.readFileSync(path.join(home, "pid"), "utf8")), "the command's pid");
+
 		test("a holder that is killed frees the name at once, and what it had in hand", async () => {
 			await join("alice");
 			const id = await send("alice", "x");
@@ -618,7 +622,7 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 			expect(ls(node("alice", "cur"))[0]).toMatch(new RegExp(`^${id},L=\\d+\\.${lock}:2,$`));
 			child.kill("SIGKILL");
 			await exit;
-			const command = Number(fs.readFileSync(path.join(home, "pid"), "utf8"));
+			const command = await pidOfCommand();
 			process.kill(command, "SIGKILL");
 			const result = await xfer("x", ["live", "alice", ...sh(shell), "read"]);
 			expect([result.code, result.out]).toEqual([0, expect.stringMatching(/x$/)]);
@@ -634,7 +638,7 @@ describe.each(["dash", "busybox"] as const)("xfer.sh in %s", (shell) => {
 			expect(children().length).toBeGreaterThanOrEqual(2);
 			child.kill("SIGKILL");
 			await exit;
-			process.kill(Number(fs.readFileSync(path.join(home, "pid"), "utf8")), "SIGKILL");
+			process.kill(await pidOfCommand(), "SIGKILL");
 			await until(() => children().length === 0, "the refresher to end", 10_000);
 		});
 
