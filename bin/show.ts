@@ -1,3 +1,4 @@
+import { errno } from "../lib/errors.ts";
 import { OpenFile } from "../lib/files.ts";
 import { type Inbox, type Listed, type State, shortId, type Taken, XferError } from "../lib/index.ts";
 import { formatAge } from "./duration.ts";
@@ -18,8 +19,11 @@ export interface Shown {
 
 /** One in hand: read once it was shown, given back else. */
 export function inHand(inbox: Inbox, taken: Taken): Shown {
-	const look = () => inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
-	const handoff = look() ?? look(); // a mail reader may rename it in between
+	let handoff: Listed | undefined;
+	// A mail reader may rename it in between.
+	for (let tries = 0; !handoff && tries < 10; tries++) {
+		handoff = inbox.look(inbox.maildir.message("cur", taken.file.slice(taken.file.lastIndexOf("/") + 1)));
+	}
 	if (!handoff)
 		throw new XferError("ELOST", `${shortId(taken.handoff.id)} is not in hand any more`, "xfer inbox --all shows where it stands");
 	return { handoff, after: "read", file: () => taken.file, done: () => taken.done(), release: () => taken.release() };
@@ -115,9 +119,20 @@ function printText(one: Shown, fd: 1 | 2): void {
 	print(visibleLines(rest) + (end === "\n" && rest === "" ? "" : "\n"), fd);
 }
 
+/** Opens a file under the name that it has now: a mail reader may rename it while we look. */
+function open(one: Shown): OpenFile {
+	for (let tries = 0; ; tries++) {
+		try {
+			return new OpenFile(one.file());
+		} catch (error) {
+			if (errno(error) !== "ENOENT" || tries === 10) throw error;
+		}
+	}
+}
+
 /** A file's bytes from an offset, without holding them all. */
 function* chunks(one: Shown, from: number): Generator<Buffer> {
-	const file = new OpenFile(one.file());
+	const file = open(one);
 	try {
 		for (let at = from; at < file.size; ) {
 			const chunk = file.read(at, 65_536);

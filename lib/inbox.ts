@@ -308,7 +308,14 @@ export class Inbox {
 		}
 		if (!inHand) return undefined;
 		try {
-			const read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
+			let read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
+			// A mail reader may have added a flag since: it is in this hand still, under another name.
+			for (let tries = 0; !read && tries < 10; tries++) {
+				const same: Message | undefined = this.maildir.inHand(inHand.id, this.#context.instance);
+				if (!same || attemptsOf(same) !== attemptsOf(inHand)) return undefined;
+				inHand = same;
+				read = readWhole(this.maildir.file(inHand), inHand.id, this.#context.maxBytes);
+			}
 			if (!read) return undefined;
 			const why = this.#isExpired(read.handoff) ? "expired" : this.#isReplaced(read.handoff) ? "replaced" : undefined;
 			if (!why) return hold(this.#context, this.maildir, inHand, read.handoff, read.body, this.#bounce);
