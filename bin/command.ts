@@ -5,9 +5,11 @@ export interface Option {
 	/** What stands for the value in the help. */
 	readonly value?: string;
 	readonly help: string;
+	/** It may be given more than once: its value is a list. */
+	readonly multiple?: boolean;
 }
 
-export type Values = Readonly<Record<string, string | boolean | undefined>>;
+export type Values = Readonly<Record<string, string | boolean | readonly (string | boolean)[] | undefined>>;
 
 /** One command: the declaration that drives the fast path, the help and the completion, and what it does. */
 export interface Command {
@@ -20,7 +22,11 @@ export interface Command {
 	/** Fewest and most words after the name. */
 	readonly words: readonly [least: number, most: number];
 	/** What the words complete to. */
-	readonly completes?: "nodes" | "ids" | "sent" | readonly string[];
+	readonly completes?: "nodes" | "ids" | "sent" | "cards" | readonly string[];
+	/** Its words are a text. */
+	readonly speaks?: boolean;
+	/** Its sub-commands; the name of each begins with this one's. */
+	readonly commands?: readonly Command[];
 	/** Does it; the exit code, 0 unless returned. */
 	run(session: Session, words: readonly string[], values: Values): number | undefined | Promise<number | undefined>;
 }

@@ -1,4 +1,5 @@
 import type { Command } from "./command.ts";
+import { board } from "./commands/board.ts";
 import { completion } from "./commands/completion.ts";
 import { doctor } from "./commands/doctor.ts";
 import { gc } from "./commands/gc.ts";
@@ -24,6 +25,7 @@ export const commands: readonly Command[] = [
 	sent,
 	recall,
 	watch,
+	board,
 	nodes,
 	join,
 	leave,

@@ -1,4 +1,5 @@
-import type { Standing, Whereabouts } from "../lib/index.ts";
+import type { Standing } from "../lib/sent.ts";
+import type { Whereabouts } from "../lib/tree.ts";
 import { formatAge, formatClock } from "./duration.ts";
 import { visible } from "./output.ts";
 

@@ -1,4 +1,4 @@
-import { XferError, type XferErrorCode } from "../lib/index.ts";
+import { XferError, type XferErrorCode } from "../lib/errors.ts";
 import { ClosedOutput, note, visible } from "./output.ts";
 
 /** Exit codes: 0 done · 1 failed · 2 wrong usage or refused input · 3 not there · 4 timed out · 5 somebody else was first · 6 done for some, not for all. */
@@ -12,7 +12,9 @@ const codes: Record<XferErrorCode, number> = {
 	EAMBIGUOUS: exit.usage,
 	ENODE: exit.missing,
 	EHANDOFF: exit.missing,
+	ECARD: exit.missing,
 	EUNREADABLE: exit.failed,
+	EGIT: exit.failed,
 	EHELD: exit.held,
 	ELOST: exit.held,
 };

@@ -1,5 +1,7 @@
 import yargs, { type Argv } from "yargs";
-import { kinds, openTree, priorities, shortId } from "../lib/index.ts";
+import { shortId } from "../lib/filename.ts";
+import { kinds, priorities } from "../lib/handoff.ts";
+import { openTree } from "../lib/tree.ts";
 import manifest from "../package.json" with { type: "json" };
 import { type Command, common } from "./command.ts";
 import { commands } from "./commands.ts";
@@ -8,9 +10,8 @@ import { print, visible } from "./output.ts";
 import { openSession } from "./session.ts";
 
 /** Serves `--help`, `--version` and what a shell asks for completion. It costs about one more start of Node.js, so nothing else goes through it. */
-export async function help(name: string, words: readonly string[]): Promise<number> {
-	if (name === "--get-yargs-completions") return complete(words);
-	const command = commands.find((known) => known.name === name);
+export async function help(command: Command | undefined, name: string, words: readonly string[]): Promise<number> {
+	if (name === "--get-yargs-completions") return await complete(words);
 	if (name === "--version") print(`${manifest.version}\n`);
 	else print(`${await (command ? commandHelp(command) : overview()).getHelp()}\n`);
 	return exit.done;
@@ -27,11 +28,16 @@ function overview(): Argv {
 		["xfer read", "the oldest one for me"],
 		["xfer watch @all", "all traffic in one pane"],
 	];
-	const all = commands.reduce((parser, { name, summary }) => parser.command(name, summary), parser());
-	return all.usage(table(examples)).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
+	return listed(commands).usage(table(examples)).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
 }
 
-function commandHelp({ name, usage, summary, examples, options }: Command): Argv {
+/** Commands with a line for each. */
+function listed(some: readonly Command[]): Argv {
+	return some.reduce((parser, { name, summary }) => parser.command(name, summary), parser());
+}
+
+function commandHelp({ name, usage, summary, examples, options, commands }: Command): Argv {
+	if (commands) return listed(commands).usage(`${table(examples)}\n\nxfer ${name} ${usage}\n${summary}`);
 	const described = Object.entries({ ...options, ...common }).map(([key, { help: text, value }]) => {
 		return [key, { describe: value ? `${value}: ${text}` : text }] as const;
 	});
@@ -49,11 +55,10 @@ function table(examples: Command["examples"]): string {
 }
 
 /** One candidate a line for the words that were typed, the last of them to be completed. */
-function complete(typed: readonly string[]): number {
+async function complete(typed: readonly string[]): Promise<number> {
 	const words = typed[0] === "xfer" ? typed.slice(1) : typed;
 	const last = words.at(-1) ?? "";
-	const command = commands.find(({ name }) => name === words[0]);
-	const found = !command || words.length < 2 ? commands.map(({ name }) => name) : candidates(command, words.slice(1, -1), last);
+	const found = await candidatesFor(commands, words);
 	print(
 		found
 			.filter((word) => word.startsWith(last))
@@ -63,19 +68,31 @@ function complete(typed: readonly string[]): number {
 	return exit.done;
 }
 
-function candidates(command: Command, before: readonly string[], last: string): readonly string[] {
+/** Commands, sub-commands, or what a command's words may be. */
+async function candidatesFor(among: readonly Command[], words: readonly string[]): Promise<readonly string[]> {
+	const [first, ...rest] = words;
+	const lastWord = ({ name }: Command) => name.slice(name.lastIndexOf(" ") + 1);
+	const command = among.find((known) => lastWord(known) === first);
+	if (!command || rest.length === 0) return among.map(lastWord);
+	if (command.commands && !rest.at(-1)?.startsWith("-")) return await candidatesFor(command.commands, rest);
+	return await candidates(command, rest.slice(0, -1), rest.at(-1) ?? "");
+}
+
+async function candidates(command: Command, before: readonly string[], last: string): Promise<readonly string[]> {
 	const options = { ...command.options, ...common };
 	const takesValue = (word: string | undefined) => word?.startsWith("--") && options[word.slice(2)]?.type === "string";
 	if (last.startsWith("-")) return Object.keys(options).map((name) => `--${name}`);
 	const flag = before.at(-1);
 	if (flag === "--kind" && takesValue(flag)) return kinds;
 	if (flag === "--priority" && takesValue(flag)) return priorities;
+	if (flag === "--type" && takesValue(flag)) return ["note", "finding", "question", "answer", "decision"];
 	try {
 		if (flag === "--as") return openTree().names();
 		if (takesValue(flag)) return [];
 		const given = before.filter((word, at) => !word.startsWith("-") && !takesValue(before[at - 1]));
 		if (command.name === "mark" && given.length === 1) return ["read", "new", "failed"];
 		if (given.length > 0) return [];
+		if (command.completes === "cards") return (await import("#board")).names();
 		return wordsFor(command, last, before.includes("--as") ? before[before.indexOf("--as") + 1] : undefined);
 	} catch {
 		return []; // no tree or no such Node: nothing to complete, and a shell's prompt is no place for an error

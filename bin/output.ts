@@ -1,8 +1,15 @@
 import { fstatSync, readSync, writeSync } from "node:fs";
-import { XferError } from "../lib/index.ts";
+import { XferError } from "../lib/errors.ts";
 
 /** Standard output was closed by who reads it: nothing more can be shown. */
-export class ClosedOutput extends Error {}
+export class ClosedOutput extends Error {
+	override name = "ClosedOutput";
+
+	/** The commands of the Board are a bundle of their own, with this class of their own. */
+	static override [Symbol.hasInstance](value: unknown): boolean {
+		return value instanceof Error && value.name === "ClosedOutput";
+	}
+}
 
 /**
  * Writes all of it to standard output, now: when this returns, it has reached the pipe, file or terminal.
@@ -188,6 +195,24 @@ export function readInput(limit: number, how: string): Buffer {
 		if (size <= limit) chunks.push(chunk.subarray(0, count));
 	}
 	throw tooLarge(`more than ${size} bytes`, limit);
+}
+
+/**
+ * Asks a person a question on the terminal: the line that is the answer.
+ * @param how what to type instead, when nobody is there to be asked
+ * @throws {XferError} EINPUT when standard input is no terminal
+ */
+export function readAnswer(question: string, how: string): string {
+	if (!isatty(0)) throw new XferError("EINPUT", "nobody is there to be asked: standard input is no terminal", how);
+	write(2, visible(question));
+	let answer = "";
+	const chunk = Buffer.alloc(1024);
+	while (!answer.includes("\n")) {
+		const count = retry(() => readSync(0, chunk, 0, chunk.length, null), ["EOF", "EBADF"]) ?? 0;
+		if (count === 0) break;
+		answer += chunk.toString("utf8", 0, count);
+	}
+	return answer.trim();
 }
 
 function tooLarge(size: string, limit: number): XferError {

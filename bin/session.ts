@@ -1,5 +1,7 @@
 import { userInfo } from "node:os";
-import { type Node, nodeName, openTree, slug, type Tree, XferError } from "../lib/index.ts";
+import { XferError } from "../lib/errors.ts";
+import { nodeName, slug } from "../lib/names.ts";
+import { type Node, openTree, type Tree } from "../lib/tree.ts";
 import type { Values } from "./command.ts";
 
 /** Who runs a command, and on which tree. */
@@ -38,7 +40,7 @@ export function openSession(values: Values): Session {
 	};
 }
 
-function whoAmI(as: string | boolean | undefined): string {
+function whoAmI(as: Values[string]): string {
 	if (typeof as === "string") return nodeName(as);
 	if (process.env.XFER_NODE) return nodeName(process.env.XFER_NODE);
 	const login = userInfo().username;

@@ -1,6 +1,8 @@
-import { errno } from "../lib/errors.ts";
+import { errno, XferError } from "../lib/errors.ts";
+import { type State, shortId } from "../lib/filename.ts";
 import { OpenFile } from "../lib/files.ts";
-import { type Inbox, type Listed, type State, shortId, type Taken, XferError } from "../lib/index.ts";
+import type { Inbox, Listed } from "../lib/inbox.ts";
+import type { Taken } from "../lib/taken.ts";
 import { formatAge } from "./duration.ts";
 import { isTerminal, paint, print, visible, visibleLines } from "./output.ts";
 

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { XferError } from "../lib/index.ts";
+import { XferError } from "../lib/errors.ts";
 import { similar } from "../lib/names.ts";
 import { type Command, common, type Option, type Values } from "./command.ts";
 import { home } from "./commands/home.ts";
@@ -21,19 +21,31 @@ const synonyms: Readonly<Record<string, string>> = {
 /** What people type for the text and the recipient, which take no flag. */
 const plain = new Set(["to", "m", "message", "body", "text", "file"]);
 
+/** What stands before the text of a command. */
+const examples: Readonly<Record<string, string>> = {
+	send: "alice",
+	reply: "ID",
+	"board new": "TITLE",
+	"board add": "CARD",
+	"board done": "CARD",
+};
+
 /** The fast path: one table, no more than the command uses is loaded. Help, completion and `--version` come from yargs. */
 async function main(given: readonly string[]): Promise<number> {
-	const argv = commandFirst(given);
-	const words = argv.includes("--") ? argv.slice(0, argv.indexOf("--")) : argv;
+	const argv = commandFirst(given, commands);
+	const named = argv[0] === "help" ? argv.slice(1) : argv;
+	const [name = ""] = named;
+	const { command, args } = choose(named);
+	if (!command && name !== "" && !name.startsWith("-")) throw unknownCommand(name, commands);
+	const words = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
 	// Among the words of a text, -h is more likely one of them: then it is refused, with a word about --.
-	const help = words.includes("--help") || (speaks(argv[0]) ? words[1] === "-h" : words.includes("-h")) || argv[0] === "help";
-	const [name = ""] = argv[0] === "help" ? argv.slice(1) : argv;
-	const command = commands.find((known) => known.name === name);
-	if (!command && name !== "" && !name.startsWith("-")) throw unknownCommand(name);
-	if (help || name === "--version" || name === "--get-yargs-completions") return (await import("./help.ts")).help(name, argv.slice(1));
-	const { values, positionals } = parse(command, command ? argv.slice(1) : argv);
+	const help = argv[0] === "help" || words.includes("--help") || (command?.speaks ? words[0] === "-h" : words.includes("-h"));
+	if (help || name === "--version" || name === "--get-yargs-completions")
+		return (await import("./help.ts")).help(command, name, argv.slice(1));
+	const { values, positionals } = parse(command, args);
 	const session = openSession(values);
 	if (!command) return (await home(session)) ?? 0;
+	if (command.commands && positionals[0] !== undefined) throw unknownCommand(positionals[0], command.commands);
 	const [least, most] = command.words;
 	const line = `xfer ${command.name} ${command.usage}`.trim();
 	if (positionals.length < least)
@@ -42,24 +54,40 @@ async function main(given: readonly string[]): Promise<number> {
 	return (await command.run(session, positionals, values)) ?? 0;
 }
 
-/** Whether a command's words are a text. */
-function speaks(command: string | undefined): boolean {
-	return command === "send" || command === "reply";
+/** The command that the first word names, or the first two, and the words after it. */
+function choose(argv: readonly string[]): { command: Command | undefined; args: readonly string[] } {
+	const [name, ...rest] = argv;
+	const command = commands.find((known) => known.name === name);
+	if (!command) return { command, args: argv };
+	if (!command.commands) return { command, args: rest };
+	const [second, ...args] = commandFirst(rest, command.commands);
+	const sub = command.commands.find((known) => lastWord(known) === second);
+	return sub ? { command: sub, args } : { command, args: rest };
+}
+
+/** What a person types for it after the words before: `list` of `board list`. */
+function lastWord({ name }: Command): string {
+	return name.slice(name.lastIndexOf(" ") + 1);
 }
 
 /** `xfer --as alice inbox` is `xfer inbox --as alice`. */
-function commandFirst(argv: readonly string[]): readonly string[] {
+function commandFirst(argv: readonly string[], among: readonly Command[]): readonly string[] {
 	if (!argv[0]?.startsWith("-") || argv[0] === "--get-yargs-completions") return argv;
-	const names = new Set(commands.map(({ name }) => name));
+	const names = new Set(among.map(lastWord));
 	const isValue = (at: number) => argv[at - 1] === "--as" || argv[at - 1] === "--timeout";
 	const at = argv.findIndex((word, at) => names.has(word) && !isValue(at));
 	return at < 0 ? argv : [argv[at] ?? "", ...argv.slice(0, at), ...argv.slice(at + 1)];
 }
 
-function unknownCommand(name: string): XferError {
-	const names = commands.map((known) => known.name);
-	const meant = similar(name, names);
-	return new XferError("EINPUT", `no command ${JSON.stringify(name)}`, meant ? `did you mean xfer ${meant}?` : "xfer --help lists them");
+function unknownCommand(name: string, among: readonly Command[]): XferError {
+	const meant = similar(name, among.map(lastWord));
+	const command = among.find((known) => lastWord(known) === meant);
+	const list = among === commands ? "xfer --help" : "xfer board --help";
+	return new XferError(
+		"EINPUT",
+		`no command ${JSON.stringify(name)}`,
+		command ? `did you mean xfer ${command.name}?` : `${list} lists them`,
+	);
 }
 
 function parse(command: Command | undefined, args: readonly string[]): { values: Values; positionals: string[] } {
@@ -94,18 +122,16 @@ function rightLine(
 	options: Readonly<Record<string, Option>>,
 	line: string,
 ): string {
-	const text = speaks(command?.name);
-	if (text && command && plain.has(flag)) {
-		const example = command.name === "send" ? "xfer send alice" : "xfer reply ID";
+	const text = command?.speaks;
+	const example = command ? `xfer ${command.name} ${examples[command.name] ?? ""}`.trim() : "";
+	if (text && plain.has(flag)) {
 		return `${example} "…", or: … | ${example} -`;
 	}
 	const synonym = synonyms[flag];
 	if (synonym === "follow") return "xfer watch";
 	const meant = synonym && options[synonym] ? synonym : similar(flag, Object.keys(options));
 	if (meant) return `--${meant}${options[meant]?.value ? ` ${options[meant].value}` : ""}`;
-	return text && command
-		? `text that begins with a dash goes after --: xfer ${command.name} ${command.name === "send" ? "alice" : "ID"} -- ${typed}`
-		: line;
+	return text ? `text that begins with a dash goes after --: ${example} -- ${typed}` : line;
 }
 
 main(process.argv.slice(2)).then(

@@ -3,8 +3,9 @@
  *
  * - `EROOT` the tree's root is not an absolute path
  * - `ENAME` not a Node name · `EINPUT` refused input · `ESIZE` over a limit · `EAMBIGUOUS` a piece of an id that fits several
- * - `ENODE` no such Node · `EHANDOFF` no such Handoff
+ * - `ENODE` no such Node · `EHANDOFF` no such Handoff · `ECARD` no such Card
  * - `EUNREADABLE` a file that is there and can't be read: it stays, marked, and hides no other
+ * - `EGIT` git could not do it: the message has its words
  * - `EHELD` another instance holds it, or was first · `ELOST` a lease or a lock that was held is not any more
  *
  * Errors of the system (`EACCES`, `ENOSPC`, …) are passed on as Node.js throws them.
@@ -17,7 +18,9 @@ export type XferErrorCode =
 	| "EAMBIGUOUS"
 	| "ENODE"
 	| "EHANDOFF"
+	| "ECARD"
 	| "EUNREADABLE"
+	| "EGIT"
 	| "EHELD"
 	| "ELOST";
 
@@ -31,6 +34,11 @@ export class XferError extends Error {
 		this.name = "XferError";
 		this.code = code;
 		this.cure = cure;
+	}
+
+	/** Also for an error of another copy of the library in this process. */
+	static override [Symbol.hasInstance](value: unknown): boolean {
+		return value instanceof Error && value.name === "XferError";
 	}
 }
 

@@ -2,6 +2,7 @@ import {
 	closeSync,
 	constants,
 	type Dirent,
+	fstatSync,
 	fsyncSync,
 	lstatSync,
 	mkdirSync,
@@ -10,13 +11,14 @@ import {
 	readSync,
 	renameSync,
 	rmSync,
+	type Stats,
 	statSync,
 	writeSync,
 } from "node:fs";
 import { dirname } from "node:path";
 import { errno } from "./errors.ts";
 
-const { O_CREAT, O_EXCL, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+const { O_CREAT, O_EXCL, O_APPEND, O_WRONLY, O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
 
 /** What a directory may answer to fsync without anything being wrong (protocol 9). */
 const noDirectorySync = new Set(["EINVAL", "EPERM", "EISDIR", "ENOTSUP"]);
@@ -41,6 +43,36 @@ export function writeNew(path: string, bytes: Uint8Array, durable: boolean): voi
 }
 
 /**
+ * Appends to a regular file in one write, synced, whatever others append at the same time; and once more when meanwhile another file took
+ * its place. Killed at any point, or on a full disk, it leaves all of the bytes, a beginning of them, or none, behind what was there.
+ * @throws the system's error (`ENOENT`, `ENOSPC`, …); `EFTYPE` when it is no regular file
+ */
+export function append(path: string, bytes: Uint8Array, durable: boolean): void {
+	for (let cut = 0; ; ) {
+		requireFile(path);
+		const fd = openSync(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
+		try {
+			// A write that was cut short is never continued: others may have appended in between. The next one is whole, or says what is wrong.
+			if (writeSync(fd, bytes) < bytes.length) {
+				if (++cut > 2) throw Object.assign(new Error(`ENOSPC: no space left on device, write '${path}'`), { code: "ENOSPC", path });
+				continue;
+			}
+			if (durable) fsyncSync(fd);
+			if (isSameFile(fd, path)) return;
+		} finally {
+			closeSync(fd);
+		}
+	}
+}
+
+/** Whether a path names the file that is open. */
+export function isSameFile(fd: number, path: string): boolean {
+	const there = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+	const here = fstatSync(fd, { bigint: true });
+	return there !== undefined && there.ino === here.ino && there.dev === here.dev;
+}
+
+/**
  * fsyncs a directory, where that exists.
  * @throws the system's error when the directory can't be opened or its disk fails
  */
@@ -56,18 +88,31 @@ export function syncDirectory(path: string): void {
 	}
 }
 
+/**
+ * fsyncs a regular file.
+ * @throws the system's error
+ */
+export function syncFile(path: string): void {
+	const file = new OpenFile(path);
+	try {
+		fsyncSync(file.fd);
+	} finally {
+		file.close();
+	}
+}
+
 /** A regular file, open for reading: never a FIFO that blocks, never what a symlink points to. */
 export class OpenFile {
 	readonly fd: number;
-	readonly size: number;
+	/** Bytes, when it was opened or last measured. */
+	size: number;
 	/** ms */
 	readonly modified: number;
 
 	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
 	constructor(path: string) {
 		// Looked at before it is opened: opening a FIFO lets its writer go on. What takes its place in between neither blocks nor leads elsewhere.
-		const stat = lstatSync(path);
-		if (!stat.isFile()) throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE" });
+		const stat = requireFile(path);
 		this.size = stat.size;
 		this.modified = stat.mtimeMs;
 		this.fd = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
@@ -83,6 +128,12 @@ export class OpenFile {
 			filled += count;
 		}
 		return filled === buffer.length ? buffer : buffer.subarray(0, filled);
+	}
+
+	/** Looks how large it is now. */
+	measure(): number {
+		this.size = fstatSync(this.fd).size;
+		return this.size;
 	}
 
 	close(): void {
@@ -190,6 +241,12 @@ export function move(from: string, to: string): boolean {
 		if (errno(error) === "ENOENT") return false; // somebody was first, after all
 		throw error;
 	}
+}
+
+function requireFile(path: string): Stats {
+	const stat = lstatSync(path);
+	if (stat.isFile()) return stat;
+	throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE", path });
 }
 
 function readDirectory(dir: string): Dirent[] {

@@ -49,7 +49,7 @@ export interface Handoff {
 /** Most bytes of a header with both its fences. */
 export const headerLimit = 65_536;
 
-const dateKeys = new Set(["date", "expires"]);
+const dateKeys = new Set(["date", "expires", "created_at"]);
 const keyPattern = /^[A-Za-z_][A-Za-z0-9_-]*$/;
 const datePattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
 
@@ -58,19 +58,26 @@ const datePattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
  * No YAML: values are verbatim, or a JSON string, or in `to` a list (protocol 5).
  */
 export function parseHeader(bytes: Buffer): Header {
+	const { begin, end, body, warnings } = findHeader(bytes);
+	if (body === 0) return { present: false, fields: new Map(), body, warnings };
+	return { present: true, body, ...parseLines(bytes, begin, end) };
+}
+
+/** Where the lines of a header begin and end, and the body after it begins: at 0 when there is no header. */
+export function findHeader(bytes: Buffer): { begin: number; end: number; body: number; warnings: readonly Warning[] } {
 	const begin = fence(bytes, 0);
 	if (begin === undefined) {
 		const bom = bytes.length >= 6 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf && fence(bytes, 3) !== undefined;
-		return { present: false, fields: new Map(), body: 0, warnings: bom ? ["bom"] : [] };
+		return { begin: 0, end: 0, body: 0, warnings: bom ? ["bom"] : [] };
 	}
 	for (let at = begin; at < bytes.length && at < headerLimit; ) {
 		const end = fence(bytes, at);
-		if (end !== undefined && end <= headerLimit) return { present: true, body: end, ...parseLines(bytes, begin, at) };
+		if (end !== undefined && end <= headerLimit) return { begin, end: at, body: end, warnings: [] };
 		const next = bytes.indexOf(10, at);
 		if (next < 0) break;
 		at = next + 1;
 	}
-	return { present: false, fields: new Map(), body: 0, warnings: ["unclosed"] };
+	return { begin: 0, end: 0, body: 0, warnings: ["unclosed"] };
 }
 
 /** Where the line after the fence begins, when a line that is exactly `---` stands at `at`. */
@@ -150,6 +157,11 @@ function trim(text: string, from = 0, to = text.length): string {
 
 function isBlank(code: number): boolean {
 	return code === 32 || code === 9;
+}
+
+/** Whether it looks like a date; whether there is such a day is not asked. */
+export function isDate(text: string): boolean {
+	return datePattern.test(text);
 }
 
 /** Unix time in ms of an RFC 3339 date with `Z`; undefined for all else. */

@@ -1,5 +1,7 @@
 /** The library over an xfer tree. Nothing in it prints or exits; what it throws is an `XferError`, or the system's error. */
 export { type Ending, waitForReply } from "./await.ts";
+export { type Addition, type Board, type CardInfo, type OpenCard, openBoard, type Skipped } from "./board.ts";
+export { type CardState, type CardWarning, type Claim, type Entry, type Flaw, parseCard } from "./card.ts";
 export type { Context, ContextOptions } from "./context.ts";
 export { type Diagnosis, diagnose, type Finding, type Inspection, inspect } from "./doctor.ts";
 export { XferError, type XferErrorCode } from "./errors.ts";
@@ -9,10 +11,15 @@ export { type Handoff, type Header, type Kind, kinds, type Priority, priorities,
 export type { Inbox, Listed, ListOptions, TakeOptions } from "./inbox.ts";
 export type { Holder, LiveLock } from "./lock.ts";
 export type { Durability, Maildir, Message } from "./maildir.ts";
+export { mentionsIn, notifyMentioned } from "./mentions.ts";
+export { mendCard, mergeCards, readCard } from "./merge.ts";
 export { isNodeName, nodeName, slug } from "./names.ts";
 export type { Presence } from "./presence.ts";
+export { initBoard, isRepository } from "./repository.ts";
 export { type Outcome, type Outgoing, replyTo } from "./send.ts";
 export type { Sent, Standing } from "./sent.ts";
+export { type SyncReport, syncBoard } from "./sync.ts";
 export type { Taken } from "./taken.ts";
 export { type Live, type Node, type NodeInfo, openTree, type Tree, type Whereabouts } from "./tree.ts";
 export { type Change, type WatchOptions, watchTree } from "./watch.ts";
+export { type NewEntryOnCard, watchBoard } from "./watch-board.ts";

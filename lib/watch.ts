@@ -22,7 +22,7 @@ export interface Change {
 }
 
 /** A stream that others push into: an async iterator that ends when its signal is aborted, and cleans up after itself. */
-class Stream<T> {
+export class Stream<T> {
 	readonly #arrived: T[] = [];
 	readonly #signal: AbortSignal | undefined;
 	#wake = () => {};

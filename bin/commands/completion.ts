@@ -1,4 +1,4 @@
-import { XferError } from "../../lib/index.ts";
+import { XferError } from "../../lib/errors.ts";
 import type { Command } from "../command.ts";
 
 const shells = ["bash", "zsh", "fish"] as const;

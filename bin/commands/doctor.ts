@@ -1,4 +1,4 @@
-import { diagnose, inspect } from "../../lib/index.ts";
+import { diagnose, inspect } from "../../lib/doctor.ts";
 import type { Command } from "../command.ts";
 import { exit, report } from "../errors.ts";
 import { count, paint, print, printJson, visible } from "../output.ts";

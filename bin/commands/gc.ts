@@ -1,4 +1,4 @@
-import { collect, type GcReport } from "../../lib/index.ts";
+import { collect, type GcReport } from "../../lib/gc.ts";
 import type { Command } from "../command.ts";
 import { parseDuration } from "../duration.ts";
 import { exit, report } from "../errors.ts";

@@ -1,5 +1,7 @@
-import { type Listed, type State, shortId, XferError } from "../../lib/index.ts";
-import type { Command } from "../command.ts";
+import { XferError } from "../../lib/errors.ts";
+import { type State, shortId } from "../../lib/filename.ts";
+import type { Listed } from "../../lib/inbox.ts";
+import type { Command, Values } from "../command.ts";
 import { formatAge } from "../duration.ts";
 import { type Cell, isTerminal, note, printJson, printTable } from "../output.ts";
 import { describe } from "../show.ts";
@@ -56,7 +58,7 @@ function* rows(items: Iterable<Listed>, now: number): Generator<readonly (string
 	}
 }
 
-export function limitOf(text: string | boolean | undefined): number {
+export function limitOf(text: Values[string]): number {
 	if (text === undefined) return 50;
 	if (typeof text === "string" && /^\d{1,9}$/.test(text)) return Number(text);
 	throw new XferError("EINPUT", `--limit ${text} is not a number`, "such as --limit 100, or 0 for all");

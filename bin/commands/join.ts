@@ -1,4 +1,4 @@
-import type { Node } from "../../lib/index.ts";
+import type { Node } from "../../lib/tree.ts";
 import type { Command } from "../command.ts";
 import { formatDuration } from "../duration.ts";
 import { printJson, printLine } from "../output.ts";

@@ -1,8 +1,10 @@
 import { realpathSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { attemptsOf, leaseOf, parseFileName } from "../../lib/filename.ts";
-import { type Message, type Node, shortId, XferError } from "../../lib/index.ts";
+import { XferError } from "../../lib/errors.ts";
+import { attemptsOf, leaseOf, parseFileName, shortId } from "../../lib/filename.ts";
+import type { Message } from "../../lib/maildir.ts";
 import { lost } from "../../lib/taken.ts";
+import type { Node } from "../../lib/tree.ts";
 import type { Command } from "../command.ts";
 import { isTerminal, printJson, printLine } from "../output.ts";
 import type { Session } from "../session.ts";

@@ -1,4 +1,4 @@
-import type { NodeInfo } from "../../lib/index.ts";
+import type { NodeInfo } from "../../lib/tree.ts";
 import type { Command } from "../command.ts";
 import { formatAge } from "../duration.ts";
 import { isTerminal, note, printJson, printTable } from "../output.ts";

@@ -1,6 +1,7 @@
-import { shellWord } from "../../lib/filename.ts";
-import { type Inbox, shortId, XferError } from "../../lib/index.ts";
-import { type Command, timeout } from "../command.ts";
+import { XferError } from "../../lib/errors.ts";
+import { shellWord, shortId } from "../../lib/filename.ts";
+import type { Inbox } from "../../lib/inbox.ts";
+import { type Command, timeout, type Values } from "../command.ts";
 import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
 import { isTerminal, note, print, printJson, tellPolling, visible } from "../output.ts";
@@ -168,7 +169,7 @@ function refuse(what: string, cure = "leave one away"): never {
 	throw new XferError("EINPUT", what, cure);
 }
 
-function bytes(text: string | boolean): number {
+function bytes(text: Values[string]): number {
 	if (typeof text === "string" && /^\d{1,12}$/.test(text)) return Number(text);
 	throw new XferError("EINPUT", `--budget ${text} is not a number of bytes`, "such as --budget 16000");
 }

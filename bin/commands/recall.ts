@@ -1,4 +1,4 @@
-import { shortId } from "../../lib/index.ts";
+import { shortId } from "../../lib/filename.ts";
 import type { Command } from "../command.ts";
 import { isTerminal, printJson, printLine } from "../output.ts";
 

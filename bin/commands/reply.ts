@@ -1,4 +1,8 @@
-import { type Listed, type Message, replyTo, shortId, XferError } from "../../lib/index.ts";
+import { XferError } from "../../lib/errors.ts";
+import { shortId } from "../../lib/filename.ts";
+import type { Listed } from "../../lib/inbox.ts";
+import type { Message } from "../../lib/maildir.ts";
+import { replyTo } from "../../lib/send.ts";
 import type { Command } from "../command.ts";
 import { explain } from "../errors.ts";
 import { note } from "../output.ts";
@@ -15,6 +19,7 @@ export const reply: Command = {
 	options: handoffOptions,
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "ids",
+	speaks: true,
 	run(session, [piece = "", ...words], values) {
 		const { tree, me } = session;
 		const node = tree.node(me);

@@ -1,16 +1,10 @@
-import { shellWord } from "../../lib/filename.ts";
-import {
-	kinds,
-	type Outcome,
-	type Outgoing,
-	priorities,
-	shortId,
-	type Tree,
-	type Whereabouts,
-	waitForReply,
-	XferError,
-} from "../../lib/index.ts";
+import { waitForReply } from "../../lib/await.ts";
+import { XferError } from "../../lib/errors.ts";
+import { shellWord, shortId } from "../../lib/filename.ts";
+import { kinds, priorities } from "../../lib/handoff.ts";
 import { similar } from "../../lib/names.ts";
+import type { Outcome, Outgoing } from "../../lib/send.ts";
+import type { Tree, Whereabouts } from "../../lib/tree.ts";
 import { type Command, timeout, type Values } from "../command.ts";
 import { describeNode, describeStanding } from "../describe.ts";
 import { parseDuration, timeoutSignal } from "../duration.ts";
@@ -43,6 +37,7 @@ export const send: Command = {
 	options: { ...handoffOptions, re: { type: "string", value: "ID", help: "about this Handoff" } },
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "nodes",
+	speaks: true,
 	run(session, [to = "", ...words], values) {
 		const re = typeof values.re === "string" ? about(session, values.re) : {};
 		return deliver(

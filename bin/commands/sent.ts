@@ -1,5 +1,6 @@
-import { shellWord, timeOf } from "../../lib/filename.ts";
-import { type Standing, shortId, XferError } from "../../lib/index.ts";
+import { XferError } from "../../lib/errors.ts";
+import { shellWord, shortId, timeOf } from "../../lib/filename.ts";
+import type { Standing } from "../../lib/sent.ts";
 import type { Command } from "../command.ts";
 import { describeStanding } from "../describe.ts";
 import { formatAge } from "../duration.ts";

@@ -1,4 +1,6 @@
-import { type Change, type Listed, shortId, watchTree } from "../../lib/index.ts";
+import { shortId } from "../../lib/filename.ts";
+import type { Listed } from "../../lib/inbox.ts";
+import { type Change, watchTree } from "../../lib/watch.ts";
 import { type Command, timeout } from "../command.ts";
 import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";

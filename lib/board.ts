@@ -1,0 +1,474 @@
+import { linkSync, lstatSync, realpathSync, rmSync, statSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+	type Card,
+	type CardState,
+	type CardWarning,
+	type Claim,
+	claimHost,
+	type Entry,
+	entryType,
+	formatCard,
+	formatEntry,
+	parseCard,
+	stateOfCard,
+	usualClaim,
+} from "./card.ts";
+import { type Context, unique } from "./context.ts";
+import { errno, XferError } from "./errors.ts";
+import { compare } from "./filename.ts";
+import { append, listFiles, listNames, makeDirectories, OpenFile, syncDirectory, writeNew } from "./files.ts";
+import { editFront, type Front, readFront } from "./front.ts";
+import { headerLimit, parseDate } from "./handoff.ts";
+import { mendCard, readCard } from "./merge.ts";
+import { nodeName, slug } from "./names.ts";
+import { isBeingReplaced, purgeCard, recover, replaceCard } from "./replace.ts";
+import type { Tree } from "./tree.ts";
+
+/** A Card as a list shows it. */
+export interface CardInfo extends CardState {
+	/** Of its front matter, else of its file name. */
+	readonly id: string;
+	/** Name of the file in the Board's directory. */
+	readonly file: string;
+	readonly path: string;
+	readonly title: string;
+	readonly createdBy: string;
+	/** Unix ms; the file's mtime when the Card does not say. */
+	readonly createdAt: number;
+	/** When the file last changed, unix ms. */
+	readonly modified: number;
+	/** How many Entries; undefined when the Card is too large to be read unasked. */
+	readonly count: number | undefined;
+	/** The last Entry, else how the Card began. */
+	readonly last: { readonly author: string; readonly date: number };
+	/** What the front matter says, every key. */
+	readonly front: Front;
+	readonly warnings: readonly CardWarning[];
+}
+
+/** A Card with all that stands in it. */
+export interface OpenCard extends CardInfo {
+	/** The bytes that readers see: the file's own, unless git left two sides in it. */
+	readonly bytes: Buffer;
+	readonly introduction: Buffer;
+	readonly entries: readonly Entry[];
+}
+
+/** What is in the Board's directory and is no Card that could be read. */
+export interface Skipped {
+	readonly file: string;
+	readonly reason: string;
+}
+
+/** What is to be added; `type` is `note` unless given. */
+export interface Addition {
+	readonly author: string;
+	readonly text: Uint8Array | string;
+	readonly type?: string | undefined;
+}
+
+/** Bytes of a Card that is not read unless it is named. */
+const large = 16 * 1024 * 1024;
+/** ms after its last change in which a Card whose last Entry is torn may be just being written. */
+const settle = 300;
+
+/** The Board of a tree: nothing is read or made before it is needed. */
+export function openBoard(tree: Tree): Board {
+	return new Board(tree.context);
+}
+
+/** A directory of Cards. A Card is given by the name of its file, as `find`, `list` and `create` say it. */
+export class Board {
+	readonly context: Context;
+	#directory: string | undefined;
+
+	constructor(context: Context) {
+		this.context = context;
+	}
+
+	/** Its directory; of a Board that is a symlink, where that leads. */
+	get directory(): string {
+		const given = `${this.context.root}/board`;
+		try {
+			this.#directory ??= realpathSync(given);
+		} catch {
+			return given; // not there yet
+		}
+		return this.#directory;
+	}
+
+	/** The names of the Cards' files, in order. */
+	files(): string[] {
+		return listFiles(this.directory, isCardName);
+	}
+
+	/**
+	 * The Card that a person means by a piece of its file's name, 3 characters or more: its whole name or id before any part. Also by the id in its
+	 * front matter, when the file was renamed.
+	 * @returns the name of its file
+	 * @throws {XferError} ECARD when there is none, EAMBIGUOUS when there are several, EINPUT when the piece is too short
+	 */
+	async find(piece: string): Promise<string> {
+		const text = piece
+			.slice(piece.lastIndexOf("/") + 1)
+			.replace(/\.md$/i, "")
+			.toLowerCase();
+		const files = this.files();
+		const named = (same: (name: string) => boolean) => files.filter((file) => same(stem(file).toLowerCase()));
+		let found = named((name) => name === text);
+		if (found.length !== 1) found = named((name) => idIn(name) === text);
+		if (found.length !== 1 && text.length < 3)
+			throw new XferError(
+				"EINPUT",
+				`"${piece}" is too short for a piece of a Card's name`,
+				"3 characters or more; xfer board list shows them",
+			);
+		if (found.length !== 1) found = named((name) => name.includes(text));
+		if (found.length === 0) {
+			for (const file of files) if ((await this.#look(file))?.id.toLowerCase().includes(text)) found.push(file);
+		}
+		const [first, ...others] = found;
+		if (first === undefined) throw new XferError("ECARD", `no Card ${JSON.stringify(piece)}`, "xfer board list --all shows them");
+		if (others.length === 0) return first;
+		const names = found.slice(0, 8).map(stem).join(", ");
+		throw new XferError("EAMBIGUOUS", `"${piece}" fits ${found.length} Cards`, `say which: ${names}${found.length > 8 ? ", …" : ""}`);
+	}
+
+	/** All Cards, newest activity first, and what is in their place and can't be read. */
+	async list(): Promise<{ cards: CardInfo[]; skipped: Skipped[] }> {
+		const { directory } = this;
+		await this.#recover();
+		const files = this.files();
+		const cards: CardInfo[] = [];
+		const known = new Set(files);
+		const skipped = listNames(directory)
+			.filter((name) => isCardName(name) && !known.has(name))
+			.map((file) => ({ file, reason: `${kindOf(`${directory}/${file}`)}, no Card` }));
+		for (const file of files) {
+			try {
+				const info = await this.#look(file);
+				if (info) cards.push(info);
+			} catch (error) {
+				skipped.push({ file, reason: `can't be read (${errno(error) ?? error})` });
+			}
+		}
+		return { cards: cards.sort((a, b) => b.last.date - a.last.date || compare(a.file, b.file)), skipped };
+	}
+
+	/**
+	 * A Card with all that stands in it, whatever its size. Waits a moment for an Entry that is just being written.
+	 * @throws {XferError} ECARD · the system's error
+	 */
+	async read(file: string): Promise<OpenCard> {
+		await this.#recover();
+		return await this.#open(file);
+	}
+
+	/**
+	 * A new Card.
+	 * @param text its introduction
+	 * @returns the name of its file
+	 * @throws {XferError} EINPUT, ENAME, ESIZE
+	 */
+	create({ title, author, text = "" }: { title: string; author: string; text?: Uint8Array | string }): {
+		id: string;
+		file: string;
+		path: string;
+	} {
+		const { context } = this;
+		const line = oneLine(title);
+		if (line === "") throw new XferError("EINPUT", "a Card needs a title", 'xfer board new "Title"');
+		const introduction = bytesOf(text, context);
+		makeDirectories(`${this.directory}/.locks`);
+		const { directory } = this;
+		for (;;) {
+			const id = unique(context.random).slice(0, 6);
+			const file = `${(slug(line) ?? "card").replaceAll(".", "-").slice(0, 48).replace(/-+$/, "")}-${id}.md`;
+			const path = `${directory}/${file}`;
+			const bytes = formatCard({ id, title: line, author: nodeName(author), date: context.now(), introduction });
+			if (!publish(path, `${directory}/.locks/${file}.${context.instance}.new`, bytes, context.durable)) continue; // taken: another id
+			return { id, file, path };
+		}
+	}
+
+	/**
+	 * Adds an Entry: one write, synced, without a lock. Killed, or on a full disk, it leaves all of it, a beginning that readers see as torn, or nothing.
+	 * @throws {XferError} ECARD, EINPUT, ENAME, ESIZE · the system's error
+	 */
+	add(file: string, { author, text, type = "note" }: Addition): Entry {
+		const bytes = bytesOf(text, this.context);
+		if (bytes.length === 0)
+			throw new XferError("EINPUT", "nothing to add: the text is empty", "give some words, or text on standard input");
+		return this.#append(file, author, entryType(type), bytes);
+	}
+
+	/**
+	 * Claims a Card for its author on this host, or extends that claim.
+	 * @param hold for how many ms
+	 * @throws {XferError} EHELD when another holds it: then nothing of ours stands
+	 */
+	async claim(file: string, author: string, hold: number = usualClaim): Promise<Claim> {
+		const { context } = this;
+		this.#mine(await this.read(file), author);
+		const host = claimHost(context);
+		const entry = this.#append(file, author, "claim", Buffer.from(`until ${new Date(context.now() + hold).toISOString()} on ${host}`));
+		// What others see decides: and while the Card is being replaced, they may not see it yet.
+		for (let tries = 0; isBeingReplaced(`${this.directory}/${file}`) && tries < 1500; tries++) await sleep(20);
+		const { holder } = await this.read(file);
+		if (holder && holder.name === entry.author && holder.host === host) return holder;
+		this.#append(file, author, "release", Buffer.from(`on ${host}`));
+		throw held(file, holder);
+	}
+
+	/**
+	 * Ends one's claims on a Card.
+	 * @returns undefined when nobody held it
+	 * @throws {XferError} EHELD when another holds it
+	 */
+	async release(file: string, author: string): Promise<Entry | undefined> {
+		const card = await this.read(file);
+		this.#mine(card, author);
+		return card.holder && this.#append(file, author, "release", Buffer.from(`on ${claimHost(this.context)}`));
+	}
+
+	/**
+	 * Says that a Card is done: it leaves the lists until somebody adds to it.
+	 * @throws {XferError} EHELD when another holds it
+	 */
+	async done(file: string, { author, text }: Omit<Addition, "type">): Promise<Entry> {
+		this.#mine(await this.read(file), author);
+		return this.#append(file, author, "done", bytesOf(text, this.context));
+	}
+
+	/** Takes a Card out of the lists, or back into them; undefined when it is there already. Nothing is deleted. */
+	async remove(file: string, author: string, removed = true): Promise<Entry | undefined> {
+		const card = await this.read(file);
+		return card.removed === removed ? undefined : this.#append(file, author, removed ? "removed" : "restored", Buffer.alloc(0));
+	}
+
+	/**
+	 * Deletes a Card's file, for good.
+	 * @throws {XferError} ECARD · the system's error
+	 */
+	async purge(file: string): Promise<void> {
+		await this.#present(file, () => purgeCard(`${this.directory}/${file}`));
+	}
+
+	/**
+	 * Changes keys of the front matter, and not a byte beside them. The file keeps its name.
+	 * @throws {XferError} EINPUT when the front matter can't be read, or a key can't be changed
+	 */
+	async edit(file: string, changes: Readonly<Record<string, string>>): Promise<boolean> {
+		for (const [key, value] of Object.entries(changes)) {
+			if (key === "id") throw new XferError("EINPUT", "a Card keeps its id", "make another one: xfer board new");
+			if (key === "title" && oneLine(value) === "")
+				throw new XferError("EINPUT", "a Card needs a title", 'xfer board edit CARD --title "…"');
+		}
+		return await this.#replace(file, async (bytes) => {
+			const { front, warnings } = parseCard(bytes);
+			if (front.end === 0) throw new XferError("EINPUT", `${file} has no front matter`, "give it one in an editor");
+			if (warnings.includes("conflict")) throw new XferError("EINPUT", `git left two sides in ${file}`, `xfer board repair ${stem(file)}`);
+			const before = bytes.toString("utf8", front.begin, front.end);
+			if (!Buffer.from(before).equals(bytes.subarray(front.begin, front.end)))
+				throw new XferError("EINPUT", `the front matter of ${file} is not UTF-8`, "mend it in an editor");
+			let text = before;
+			for (const [key, value] of Object.entries(changes)) text = await editFront(text, key, key === "title" ? oneLine(value) : value);
+			return Buffer.concat([bytes.subarray(0, front.begin), Buffer.from(text), bytes.subarray(front.end)]);
+		});
+	}
+
+	/** Makes whole what was typed by hand, and unites what git left as two sides. False when there was nothing to mend. */
+	async repair(file: string): Promise<boolean> {
+		await this.#recover();
+		return await this.#replace(file, mendCard);
+	}
+
+	/** @throws {XferError} EHELD when another than the author, on this host, holds the Card */
+	#mine({ file, holder }: OpenCard, author: string): void {
+		if (holder && (holder.name !== nodeName(author) || holder.host !== claimHost(this.context))) throw held(file, holder);
+	}
+
+	#append(file: string, author: string, type: string, text: Buffer): Entry {
+		const { context } = this;
+		const entry = { id: unique(context.random), type, author: nodeName(author), date: context.now(), text };
+		const bytes = formatEntry(entry);
+		try {
+			append(`${this.directory}/${file}`, bytes, context.durable);
+		} catch (error) {
+			throw missing(file, error);
+		}
+		const [made] = parseCard(bytes).entries;
+		if (!made) throw new Error("an Entry that does not read back");
+		return made;
+	}
+
+	async #replace(file: string, change: (bytes: Buffer) => Buffer | Promise<Buffer>): Promise<boolean> {
+		return await this.#present(file, () => replaceCard(this.context, `${this.directory}/${file}`, change));
+	}
+
+	async #present<T>(file: string, act: () => Promise<T>): Promise<T> {
+		try {
+			return await act();
+		} catch (error) {
+			throw missing(file, error);
+		}
+	}
+
+	async #recover(): Promise<void> {
+		await recover(this.context, this.directory);
+	}
+
+	/** What a list shows of a Card; undefined when it has gone. */
+	async #look(file: string): Promise<CardInfo | undefined> {
+		try {
+			const size = statSync(`${this.directory}/${file}`).size;
+			const { bytes: _, introduction: __, entries: ___, ...info } = await this.#open(file, size > large ? headerLimit : undefined);
+			return info;
+		} catch (error) {
+			if (error instanceof XferError && error.code === "ECARD") return undefined;
+			if (errno(error) === "ENOENT") return undefined;
+			throw error;
+		}
+	}
+
+	async #open(file: string, limit?: number): Promise<OpenCard> {
+		const path = `${this.directory}/${file}`;
+		const { context } = this;
+		for (let tries = 0; ; tries++) {
+			const { bytes, modified, size } = readFile(path, file, limit);
+			const card = readCard(bytes);
+			// A write is seen page by page: what looks torn may be whole in a moment.
+			if (card.entries.at(-1)?.is("torn") && limit === undefined && Math.abs(context.now() - modified) < settle && tries < settle / 10) {
+				await sleep(10);
+				continue;
+			}
+			return await this.#describe(file, path, card, modified, size > bytes.length);
+		}
+	}
+
+	async #describe(file: string, path: string, card: Card, modified: number, isLarge: boolean): Promise<OpenCard> {
+		const { bytes, entries } = card;
+		const warnings = [...card.warnings];
+		let front: Front = new Map();
+		try {
+			front = await readFront(bytes.toString("utf8", card.front.begin, card.front.end));
+		} catch (error) {
+			if (!(error instanceof XferError)) throw error;
+			warnings.push("yaml");
+		}
+		if (isLarge) warnings.push("large");
+		const text = (key: string) => front.get(key) || undefined;
+		const createdBy = text("created_by") ?? "unknown";
+		const createdAt = parseDate(text("created_at")) ?? modified;
+		const last = entries.at(-1);
+		return {
+			id: text("id") ?? idIn(stem(file)) ?? stem(file),
+			file,
+			path,
+			title: text("title") ?? stem(file),
+			createdBy,
+			createdAt,
+			modified,
+			count: isLarge ? undefined : entries.length,
+			last: { author: last?.author ?? createdBy, date: isLarge ? modified : (last?.date ?? (last ? modified : createdAt)) },
+			front,
+			warnings,
+			...stateOfCard(entries, this.context.now()),
+			bytes,
+			introduction: bytes.subarray(card.introduction.begin, card.introduction.end),
+			entries,
+		};
+	}
+}
+
+/**
+ * Publishes a new file, whole, never over another.
+ * @returns false when the name is taken
+ */
+export function publish(path: string, temporary: string, bytes: Buffer, durable: boolean): boolean {
+	rmSync(temporary, { force: true });
+	try {
+		writeNew(temporary, bytes, durable);
+		linkSync(temporary, path);
+	} catch (error) {
+		const code = errno(error) ?? "";
+		if (code === "EEXIST") return false;
+		if (!["EPERM", "ENOTSUP", "EMLINK"].includes(code)) throw error;
+		writeNew(path, bytes, durable); // no hard links here: for a moment it is seen in parts
+	} finally {
+		rmSync(temporary, { force: true });
+	}
+	if (durable) syncDirectory(path.slice(0, path.lastIndexOf("/")));
+	return true;
+}
+
+/** Whether a file of this name in the Board's directory is a Card. */
+export function isCardName(name: string): boolean {
+	return name.endsWith(".md") && !name.startsWith(".");
+}
+
+/** A Card's name without its ending: what a person types. */
+export function stem(file: string): string {
+	return file.replace(/\.md$/i, "");
+}
+
+function idIn(name: string): string | undefined {
+	return /-([0-9a-hjkmnp-tv-z]{6})$/.exec(name)?.[1];
+}
+
+function readFile(path: string, name: string, limit: number | undefined): { bytes: Buffer; modified: number; size: number } {
+	let file: OpenFile | undefined;
+	try {
+		file = new OpenFile(path);
+		return { bytes: file.read(0, limit ?? file.size), modified: file.modified, size: file.size };
+	} catch (error) {
+		throw missing(name, error);
+	} finally {
+		file?.close();
+	}
+}
+
+/** The error for a Card that is not there, or is none; every other error as it is. */
+function missing(file: string, error: unknown): unknown {
+	const code = errno(error);
+	if (error instanceof XferError || !["ENOENT", "EFTYPE", "ELOOP", "ENXIO", "ENOTDIR"].includes(code ?? "")) return error;
+	if (code === "ENOENT") return new XferError("ECARD", `no Card ${file}`, "xfer board list --all shows them");
+	return new XferError("ECARD", `${file} is no Card: not a regular file`, "it is left alone");
+}
+
+function held(file: string, holder: Claim | undefined): XferError {
+	if (!holder)
+		return new XferError("EHELD", `${stem(file)} could not be claimed: the claim ended at once`, "claim it for longer: --for 2h");
+	const until = new Date(holder.until).toISOString();
+	return new XferError(
+		"EHELD",
+		`${stem(file)} is claimed by ${holder.name} on ${holder.host || "an unknown host"} until ${until}`,
+		"take another, or wait",
+	);
+}
+
+function bytesOf(text: Uint8Array | string, context: Context): Buffer {
+	const bytes = Buffer.from(text as string);
+	if (bytes.length <= context.maxBytes) return bytes;
+	throw new XferError(
+		"ESIZE",
+		`the text is ${bytes.length} bytes, the limit is ${context.maxBytes}`,
+		"write it to a file and name that, or raise XFER_MAX_BYTES",
+	);
+}
+
+function oneLine(text: string): string {
+	return text
+		.split(/\s*[\r\n]+\s*/)
+		.join(" ")
+		.trim();
+}
+
+function kindOf(path: string): string {
+	const stat = lstatSync(path, { throwIfNoEntry: false });
+	if (!stat) return "gone";
+	if (stat.isDirectory()) return "a directory";
+	if (stat.isSymbolicLink()) return "a symlink";
+	return stat.isFIFO() ? "a FIFO" : stat.isSocket() ? "a socket" : "a device";
+}

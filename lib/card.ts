@@ -1,0 +1,380 @@
+import { type Context, unique } from "./context.ts";
+import { XferError } from "./errors.ts";
+import { findHeader, formatHeader, isDate, parseDate } from "./handoff.ts";
+
+/** What a Card is not as a writer leaves it (protocol 14). */
+export type CardWarning = "front-matter" | "unclosed" | "bom" | "yaml" | "conflict" | "large";
+/** `torn`: no closing line · `typed`: no header, or not all of it · `duplicate`: its id stood before, so it has another one. */
+export type Flaw = "torn" | "typed" | "duplicate";
+
+/** What is to be appended. */
+export interface NewEntry {
+	readonly id: string;
+	/** A label, such as `finding`. */
+	readonly type: string;
+	readonly author: string;
+	/** Unix ms. */
+	readonly date: number;
+	/** The bytes as they shall be read. */
+	readonly text: Uint8Array;
+}
+
+/** A Card's bytes, and where in them what stands; of several bytes nothing is copied or decoded before it is asked for. */
+export interface Card {
+	/** Of a file in which git left two sides, the united bytes. */
+	readonly bytes: Buffer;
+	/** The lines of the front matter, as bytes from … to; both 0 when there is none. */
+	readonly front: { readonly begin: number; readonly end: number };
+	/** The introduction, as bytes from … to, without the empty lines around it. */
+	readonly introduction: { readonly begin: number; readonly end: number };
+	/** In the order of the file; each id once. */
+	readonly entries: readonly Entry[];
+	readonly warnings: readonly CardWarning[];
+}
+
+/** Who has claimed a Card, until when. */
+export interface Claim {
+	readonly name: string;
+	readonly host: string;
+	/** Unix ms. */
+	readonly until: number;
+	/** Id of the Entry that made it. */
+	readonly id: string;
+}
+
+/** What the Entries of a Card come to. */
+export interface CardState {
+	/** Who has the first claim that has not ended. */
+	readonly holder: Claim | undefined;
+	readonly done: boolean;
+	readonly removed: boolean;
+}
+
+/** ms that a claim holds which does not say how long. */
+export const usualClaim = 2 * 3600 * 1000;
+
+// A file is scanned as Latin-1, in which a character is a byte: so offsets are bytes, and what is no UTF-8 stays what it is.
+const separator = " \xc2\xb7 ";
+const idPattern = /^[0-9a-hjkmnp-tv-z]{8}$/;
+const typePattern = /^[a-z][a-z0-9_-]{0,31}$/;
+/** A Node name, or `unknown`. */
+const authorPattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+const closePattern = /^<!-- ([0-9a-hjkmnp-tv-z]{8}) -->$/;
+/** What begins a line that is structure; with backslashes before it, text that looked like it. */
+const structure = "\\\\*(?:### |<!-- |<{7}|={7}|>{7}|\\|{7})";
+const toEscape = new RegExp(`(^|\\n)(${structure})`, "g");
+const toUnescape = new RegExp(`(^|\\n)\\\\(${structure})`, "g");
+
+/** One contribution, as it stands in a Card. */
+export class Entry {
+	readonly type: string;
+	/** As it is written; `unknown` when nobody is named. */
+	readonly author: string;
+	/** As it is written. */
+	readonly dated: string | undefined;
+	readonly flaws: readonly Flaw[];
+	/** Its place in the Card's bytes: from the header line to the end of the closing line, without the line end. */
+	readonly begin: number;
+	readonly end: number;
+	/** Its bytes. */
+	readonly raw: Buffer;
+	readonly #text: Buffer;
+	#id: string | undefined;
+
+	constructor(header: Typed, place: { begin: number; end: number }, raw: Buffer, text: Buffer, flaws: readonly Flaw[]) {
+		this.#id = header.id;
+		this.begin = place.begin;
+		this.end = place.end;
+		this.type = header.type;
+		this.author = header.author;
+		this.dated = header.date;
+		this.raw = raw;
+		this.#text = text;
+		this.flaws = flaws;
+	}
+
+	/** Its own id; of one that has none, or not for itself, one that is made of its bytes. */
+	get id(): string {
+		this.#id ??= hashId(this.raw);
+		return this.#id;
+	}
+
+	/** Unix ms. */
+	get date(): number | undefined {
+		return parseDate(this.dated);
+	}
+
+	/** The bytes as they were given. */
+	get text(): Buffer {
+		return unescapeText(this.#text);
+	}
+
+	is(flaw: Flaw): boolean {
+		return this.flaws.includes(flaw);
+	}
+}
+
+/** The fields of a header line, as far as they are there. */
+interface Typed {
+	readonly id: string | undefined;
+	readonly type: string;
+	readonly author: string;
+	readonly date: string | undefined;
+	/** All four, as a writer leaves them. */
+	readonly whole: boolean;
+}
+
+/** An id for what has none, made of its bytes: everybody makes the same. */
+export function hashId(bytes: Uint8Array): string {
+	const digest = process.getBuiltinModule("node:crypto").createHash("sha256").update(bytes).digest();
+	return unique(() => digest);
+}
+
+/** An Entry as it is appended: with an empty line before it, so that it begins a line whatever stands there. */
+export function formatEntry({ id, type, author, date, text }: NewEntry): Buffer {
+	const head = `\n### ${id} · ${type} · ${author} · ${new Date(date).toISOString()}\n\n`;
+	return Buffer.concat([Buffer.from(head), escapeText(text), Buffer.from(`\n<!-- ${id} -->\n`)]);
+}
+
+/** A new Card. */
+export function formatCard(card: { id: string; title: string; author: string; date: number; introduction: Uint8Array }): Buffer {
+	const header = formatHeader([
+		["id", card.id],
+		["title", card.title],
+		["created_by", card.author],
+		["created_at", new Date(card.date).toISOString()],
+	]);
+	if (card.introduction.length === 0) return Buffer.from(header);
+	const end = card.introduction.at(-1) === 10 ? "" : "\n";
+	return Buffer.concat([Buffer.from(`${header}\n`), escapeText(card.introduction), Buffer.from(end)]);
+}
+
+/** Text as it stands in a Card: no line of it looks like structure. */
+export function escapeText(text: Uint8Array): Buffer {
+	return Buffer.from(Buffer.from(text).toString("latin1").replace(toEscape, "$1\\$2"), "latin1");
+}
+
+/** What `escapeText` was given. */
+export function unescapeText(text: Buffer): Buffer {
+	return text.includes(92) ? Buffer.from(text.toString("latin1").replace(toUnescape, "$1$2"), "latin1") : text;
+}
+
+/**
+ * An Entry's type as a person gives it.
+ * @throws {XferError} EINPUT
+ */
+export function entryType(text: string): string {
+	if (typePattern.test(text)) return text;
+	throw new XferError("EINPUT", `${JSON.stringify(text)} is not an Entry's type`, "such as note, finding, question, answer, decision");
+}
+
+/** A host as a claim names it. */
+export function claimHost(context: Pick<Context, "host">): string {
+	return context.host.replace(/[^A-Za-z0-9._-]/g, "_") || "_";
+}
+
+/** Reads a Card, whatever the bytes are. In what git left as two sides it sees both (`uniteSides` reads them). */
+export function parseCard(bytes: Buffer): Card {
+	const warnings: CardWarning[] = [];
+	const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+	if (mark > 0) warnings.push("bom");
+	const header = findHeader(bytes.subarray(mark));
+	if (header.body === 0) warnings.push(header.warnings.includes("unclosed") ? "unclosed" : "front-matter");
+	const body = mark + header.body;
+	const text = bytes.toString("latin1");
+	if ((text.startsWith("<<<<<<<") || text.includes("\n<<<<<<<")) && sidesOf(bytes)) warnings.push("conflict");
+	const entries: Entry[] = [];
+	const seen = new Map<string, number>();
+	const end = scan(text, body, (typed, begin, textBegin, textEnd, end, torn) => {
+		const place = { begin, end: trimEnd(text, begin, end) };
+		const raw = bytes.subarray(place.begin, place.end);
+		const flaws: Flaw[] = torn ? ["torn"] : [];
+		if (!typed.whole) flaws.push("typed");
+		const make = (id: string | undefined) =>
+			new Entry({ ...typed, id }, place, raw, bytes.subarray(textBegin, Math.max(textBegin, textEnd)), flaws);
+		const at = typed.id === undefined ? undefined : seen.get(typed.id);
+		const before = at === undefined ? undefined : entries[at];
+		if (typed.id === undefined || before === undefined || at === undefined) {
+			if (typed.id !== undefined) seen.set(typed.id, entries.length);
+			entries.push(make(typed.id));
+		} else if (!before.is("torn") && torn && startsWith(before.raw, raw)) {
+			// all of it stands in the whole one
+		} else if (before.is("torn") && startsWith(raw, before.raw)) {
+			entries[at] = make(typed.id); // its writer began again
+		} else if (!raw.equals(before.raw)) {
+			flaws.push("duplicate");
+			entries.push(make(undefined));
+		}
+	});
+	const begin = skipBlank(text, body, end);
+	return {
+		bytes,
+		front: header.body === 0 ? { begin: 0, end: 0 } : { begin: mark + header.begin, end: mark + header.end },
+		introduction: { begin, end: trimEnd(text, begin, end) },
+		entries,
+		warnings,
+	};
+}
+
+type Found = (typed: Typed, begin: number, textBegin: number, textEnd: number, end: number, torn: boolean) => void;
+
+/** Finds the Entries from a place on; where the first one begins, else the end. */
+function scan(text: string, from: number, found: Found): number {
+	let first = text.length;
+	let open: { typed: Typed; begin: number; textBegin: number; crlf: boolean } | undefined;
+	let free = -1; // where text begins that belongs to no Entry, after the first one
+	const stray = (end: number) => {
+		const begin = free < 0 ? end : skipBlank(text, free, end);
+		if (text.slice(begin, end).trim() !== "")
+			found(
+				{ id: undefined, type: "note", author: "unknown", date: undefined, whole: false },
+				begin,
+				begin,
+				trimEnd(text, begin, end),
+				end,
+				true,
+			);
+	};
+	const close = (textEnd: number, end: number, torn: boolean) => {
+		if (open) found(open.typed, open.begin, open.textBegin, torn ? trimEnd(text, open.textBegin, textEnd) : textEnd, end, torn);
+		open = undefined;
+	};
+	for (const begin of structuralLines(text, from)) {
+		const newline = text.indexOf("\n", begin);
+		const next = newline < 0 ? text.length : newline + 1;
+		const crlf = newline > begin && text[newline - 1] === "\r";
+		const line = text.slice(begin, newline < 0 ? text.length : crlf ? newline - 1 : newline);
+		const closes = closePattern.exec(line)?.[1];
+		if (closes !== undefined) {
+			if (!open || (open.typed.id ?? closes) !== closes) continue; // a comment in a text typed by hand
+			close(begin - (open.crlf && text[begin - 2] === "\r" ? 2 : 1), newline < 0 ? next : newline, false);
+			free = next;
+			continue;
+		}
+		const typed = parseEntryHeader(line);
+		if (!typed) continue;
+		if (open) close(begin, begin, true);
+		else stray(begin);
+		free = -1;
+		first = Math.min(first, begin);
+		const blank = text.startsWith("\r\n", next) ? 2 : text[next] === "\n" ? 1 : 0;
+		open = { typed, begin, textBegin: next + blank, crlf };
+	}
+	if (open) close(text.length, text.length, true);
+	else stray(text.length);
+	return first;
+}
+
+/** Where the lines begin that may be a header or a closing line, in order. */
+function* structuralLines(text: string, from: number): Generator<number> {
+	const find = (what: string, at: number) => {
+		const found = text.indexOf(`\n${what}`, at);
+		return found < 0 ? Number.POSITIVE_INFINITY : found + 1;
+	};
+	let header = text.startsWith("### ", from) ? from : find("### ", from);
+	let closing = text.startsWith("<!-- ", from) ? from : find("<!-- ", from);
+	while (Math.min(header, closing) < text.length) {
+		if (header < closing) {
+			yield header;
+			header = find("### ", header);
+		} else {
+			yield closing;
+			closing = find("<!-- ", closing);
+		}
+	}
+}
+
+/** The header of an Entry, written or typed by hand; undefined for a heading. */
+function parseEntryHeader(line: string): Typed | undefined {
+	if (!line.startsWith("### ") || !line.includes(separator)) return undefined;
+	const fields = line.slice(4).split(separator);
+	const [id = "", type = "", author = "", date = ""] = fields;
+	if (fields.length === 4 && idPattern.test(id) && typePattern.test(type) && authorPattern.test(author) && isDate(date))
+		return { id, type, author, date, whole: true };
+	const rest = fields.map((field) => Buffer.from(field, "latin1").toString().trim());
+	const own = rest.length > 2 && idPattern.test(rest[0] ?? "") ? rest.shift() : undefined;
+	const label = typePattern.test(rest[0] ?? "") ? rest.shift() : undefined;
+	const dated = parseDate(rest.at(-1)) === undefined ? undefined : rest.pop();
+	return { id: own, type: label ?? "note", author: rest.join(" · ") || "unknown", date: dated, whole: false };
+}
+
+/** The sides of what git left between its markers: lines outside of them are in each. Undefined when there are none that fit together. */
+export function sidesOf(bytes: Buffer): { ours: Buffer; base: Buffer | undefined; theirs: Buffer } | undefined {
+	const sides = { ours: "", base: "", theirs: "" };
+	let side: keyof typeof sides | undefined;
+	let found = false;
+	let hasBase = false;
+	const text = bytes.toString("latin1");
+	for (let at = 0; at < text.length; ) {
+		const newline = text.indexOf("\n", at);
+		const next = newline < 0 ? text.length : newline + 1;
+		const line = text.slice(at, next);
+		at = next;
+		if (/^<{7}(?: |\r?\n?$)/.test(line)) {
+			if (side) return undefined; // nested: nobody can say what belongs where
+			side = "ours";
+			found = true;
+		} else if (side === "ours" && /^\|{7}(?: |\r?\n?$)/.test(line)) {
+			side = "base";
+			hasBase = true;
+		} else if ((side === "ours" || side === "base") && /^={7}\r?\n?$/.test(line)) side = "theirs";
+		else if (side === "theirs" && /^>{7}(?: |\r?\n?$)/.test(line)) side = undefined;
+		else if (side) sides[side] += line;
+		else for (const each of ["ours", "base", "theirs"] as const) sides[each] += line;
+	}
+	if (!found || side) return undefined;
+	const [ours, base, theirs] = [sides.ours, sides.base, sides.theirs].map((part) => Buffer.from(part, "latin1"));
+	return ours && theirs ? { ours, base: hasBase ? base : undefined, theirs } : undefined;
+}
+
+/** What the Entries come to, in their order. */
+export function stateOfCard(entries: Iterable<Entry>, now: number): CardState {
+	const claims = new Map<string, Claim>();
+	let done = false;
+	let removed = false;
+	for (const entry of entries) {
+		const { type } = entry;
+		if (type !== "release") done = type === "done";
+		if (type === "claim") claim(claims, entry);
+		else if (type === "release") claims.delete(holderKey(entry.author, /^on (\S+)/.exec(entry.text.toString())?.[1]));
+		else if (type === "done") claims.clear();
+		else if (type === "removed") removed = true;
+		else if (type === "restored") removed = false;
+	}
+	return { holder: [...claims.values()].find(({ until }) => until > now), done, removed };
+}
+
+function claim(claims: Map<string, Claim>, entry: Entry): void {
+	const date = entry.date ?? Number.NEGATIVE_INFINITY;
+	const [, end, host = ""] = /^until (\S+) on (\S+)/.exec(entry.text.toString()) ?? [];
+	const until = parseDate(end) ?? date + usualClaim;
+	const key = holderKey(entry.author, host);
+	const before = claims.get(key);
+	if (before && before.until > date) claims.set(key, { ...before, until: Math.max(before.until, until) });
+	else {
+		claims.delete(key); // behind those that came meanwhile
+		claims.set(key, { name: entry.author, host, until, id: entry.id });
+	}
+}
+
+function holderKey(name: string, host = ""): string {
+	return `${name} ${host}`;
+}
+
+function startsWith(bytes: Buffer, beginning: Buffer): boolean {
+	return bytes.length >= beginning.length && bytes.subarray(0, beginning.length).equals(beginning);
+}
+
+/** The end of a part without line ends behind it. */
+function trimEnd(text: string, begin: number, end: number): number {
+	let at = end;
+	while (at > begin && (text[at - 1] === "\n" || text[at - 1] === "\r")) at--;
+	return at;
+}
+
+/** The beginning of a part without the empty lines before it. */
+function skipBlank(text: string, begin: number, end: number): number {
+	let at = begin;
+	while (at < end && (text[at] === "\n" || text[at] === "\r")) at++;
+	return at;
+}

@@ -1,0 +1,150 @@
+import type { Entry } from "./card.ts";
+import { errno, XferError } from "./errors.ts";
+import { fold } from "./names.ts";
+import type { Outcome } from "./send.ts";
+import type { Tree } from "./tree.ts";
+
+/** Where something was written: what a note about it names. */
+export interface Place {
+	/** Id of the Card. */
+	readonly card: string;
+	readonly title: string;
+}
+
+/** Most bytes of an Entry's text in a note; all of it stands on the Card. */
+const most = 16 * 1024;
+
+/**
+ * The names that a text mentions with `@`, in order, each once: not in code, not in an address, not in a path (protocol 14).
+ * Whether there are such Nodes is not asked.
+ */
+export function mentionsIn(text: string): string[] {
+	const names = new Set<string>();
+	for (const [, name = ""] of withoutCode(text).matchAll(
+		/(?<![\p{L}\p{N}._%+\-/@])@([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?![A-Za-z0-9._-]*\/|[A-Za-z0-9_-])/gu,
+	)) {
+		names.add(fold(name).replace(/[._-]+$/, "")); // the end of a sentence, not of a name
+	}
+	return [...names];
+}
+
+/** A Markdown text with blanks for its code: fenced and indented blocks, and spans. */
+function withoutCode(text: string): string {
+	let fence = "";
+	let blank = true;
+	let indented = false;
+	let prose = "";
+	for (const line of text.split("\n")) {
+		const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
+		const code = /^(?: {4}| {0,3}\t)/.test(line);
+		if (fence) {
+			if (mark.startsWith(fence) && /^[ `~]*\r?$/.test(line)) fence = "";
+			prose += "\n";
+		} else if (mark && !(mark.startsWith("`") && line.slice(line.indexOf(mark) + mark.length).includes("`"))) {
+			fence = mark;
+			prose += "\n\n";
+		} else if (code && (blank || indented)) prose += "\n";
+		else prose += `${line}\n`;
+		indented = code && (blank || indented);
+		blank = line.trim() === "" || (indented && blank);
+	}
+	// A span ends at a run of as many backticks as it began with, in the same paragraph; a run without such an end is text.
+	return prose
+		.split(/\n[ \t\r]*\n/)
+		.map(withoutSpans)
+		.join("\n\n");
+}
+
+function withoutSpans(paragraph: string): string {
+	const runs = [...paragraph.matchAll(/`+/g)];
+	const ends = new Map<number, number[]>(); // where runs of a length stand, the last one first
+	for (let at = runs.length - 1; at >= 0; at--) {
+		const length = runs[at]?.[0].length ?? 0;
+		const same = ends.get(length);
+		if (same) same.push(at);
+		else ends.set(length, [at]);
+	}
+	let text = "";
+	let from = 0;
+	for (let at = 0; at < runs.length; at++) {
+		const [run] = runs[at] ?? [""];
+		const same = ends.get(run.length) ?? [];
+		while ((same.at(-1) ?? Number.POSITIVE_INFINITY) <= at) same.pop();
+		const end = same.at(-1);
+		if (end === undefined) continue;
+		text += `${paragraph.slice(from, runs[at]?.index)} `;
+		from = (runs[end]?.index ?? 0) + run.length;
+		at = end;
+	}
+	return text + paragraph.slice(from);
+}
+
+/**
+ * Hands a note to each Node that an Entry mentions, once for each, whoever asks for it and how often; never to its author, nor to `from`.
+ * @param from who hands it over
+ * @returns an outcome for each; with ENODE for a name that no Node has
+ */
+export function notifyMentioned(
+	tree: Tree,
+	place: Place,
+	entry: Pick<Entry, "id" | "type" | "author" | "date" | "text">,
+	from: string,
+): Outcome[] {
+	const text = entry.text.toString();
+	const author = real(tree, entry.author);
+	const outcomes = new Map<string, Outcome>();
+	for (const name of mentionsIn(text)) {
+		const to = real(tree, name);
+		if (outcomes.has(to) || to === author || to === real(tree, from)) continue;
+		const cut = Buffer.byteLength(text) > most ? `${entry.text.subarray(0, most).toString()}…\n(the rest stands on the Card)` : text;
+		const body = `Entry ${entry.id} (${entry.type}) by ${entry.author} on Card ${place.card}:\n\n${cut.replace(/\n?$/, "\n")}\nTo answer: xfer board add ${place.card} "…"\n`;
+		outcomes.set(to, note(tree, { from, to, entry, card: place.card, subject: `@${to} in "${place.title}"`, body }));
+	}
+	return [...outcomes.values()];
+}
+
+/** Tells who held a Card that another claimed earlier, in another copy of the Board. */
+export function notifyLostClaim(
+	tree: Tree,
+	place: Place,
+	lost: Pick<Entry, "id" | "author" | "date">,
+	holder: string,
+	from: string,
+): Outcome {
+	const body = `A merge brought an earlier claim of ${holder}: your claim ${lost.id} on Card ${place.card} does not hold.\n\nxfer board show ${place.card}\n`;
+	const subject = `"${place.title}" is claimed by ${holder}`;
+	return note(tree, { from, to: real(tree, lost.author), entry: lost, card: `${place.card}.claim`, subject, body });
+}
+
+/** A note with the id that everybody gives it: so it is delivered once. */
+function note(
+	tree: Tree,
+	{
+		from,
+		to,
+		entry,
+		card,
+		subject,
+		body,
+	}: { from: string; to: string; entry: Pick<Entry, "id" | "date">; card: string; subject: string; body: string },
+): Outcome {
+	const seconds = Math.max(0, Math.floor((entry.date ?? 0) / 1000));
+	const id = `${seconds}.M000000R${entry.id}.${card.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 60)}.${to}`;
+	try {
+		if (tree.node(to).inbox.maildir.get(id)) return { to, id, durability: "again" };
+		const [outcome] = tree.send({ from, to: [to], kind: "note", subject: subject.slice(0, 200), body, id });
+		return outcome ?? { to, id, durability: "again" };
+	} catch (error) {
+		if (error instanceof XferError || errno(error) !== undefined) return { to, error: error as Error };
+		throw error;
+	}
+}
+
+/** A Node's own name, for any of its names; a name that no Node has stays what it is. */
+function real(tree: Tree, name: string): string {
+	try {
+		return tree.node(name).name;
+	} catch {
+		return name;
+	}
+}

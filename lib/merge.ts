@@ -1,0 +1,183 @@
+import { type Card, type Entry, formatEntry, hashId, parseCard, sidesOf, unescapeText } from "./card.ts";
+import { compare } from "./filename.ts";
+import { parseDate } from "./handoff.ts";
+import { slug } from "./names.ts";
+
+/** Reads a Card as its readers see it: of what git left as two sides, what they unite to. */
+export function readCard(bytes: Buffer): Card {
+	const card = parseCard(bytes);
+	if (!card.warnings.includes("conflict")) return card;
+	return { ...parseCard(resolve(bytes)), warnings: card.warnings };
+}
+
+/**
+ * Two versions of a Card in one (protocol 14). Which of the two is called ours makes no difference. Nothing that one side has and the
+ * other does not is lost.
+ * @param base what both came from, if that is known
+ */
+export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffer): Buffer {
+	if (ours.equals(theirs) || base?.equals(theirs)) return ours;
+	if (base?.equals(ours)) return theirs;
+	const [b, o, t] = [base && open(base), open(ours), open(theirs)];
+	/** What yields, as Entries of its own. */
+	const left: string[] = [];
+	const front = mergeFronts(b?.front, o.front, t.front, left);
+	const introduction = mergeTexts(b?.introduction, o.introduction, t.introduction, left);
+	const entries = mergeEntries(b?.entries ?? new Map(), o.entries, t.entries);
+	const latest = [...entries.values()].reduce((latest, { date }) => Math.max(latest, date), Math.max(o.created, t.created));
+	for (const part of left) {
+		const text = unescapeText(Buffer.from(part, "latin1"));
+		const id = hashId(text);
+		if (!entries.has(id)) entries.set(id, mended({ id, type: "note", author: "merge", date: latest, text }));
+	}
+	const sorted = [...entries.values()].sort((a, b) => a.date - b.date || compare(a.id, b.id));
+	return Buffer.concat([
+		Buffer.from(front === undefined ? "" : fenced(front), "latin1"),
+		Buffer.from(introduction === "" ? "" : `${front === undefined ? "" : "\n"}${introduction}\n`, "latin1"),
+		...sorted.flatMap(({ raw }) => [Buffer.from("\n"), raw, Buffer.from("\n")]),
+	]);
+}
+
+/** The same Card with what was typed by hand made whole, and with what git left as two sides united; the same bytes when there is nothing to mend. */
+export function mendCard(bytes: Buffer): Buffer {
+	if (sidesOf(bytes)) return resolve(bytes);
+	const card = parseCard(bytes);
+	const parts: Buffer[] = [];
+	let at = 0;
+	for (const item of items(card)) {
+		if (item.entry.flaws.length === 0) continue;
+		parts.push(bytes.subarray(at, item.entry.begin), item.raw);
+		at = item.entry.end;
+	}
+	if (at === 0) return bytes;
+	return Buffer.concat([...parts, bytes.subarray(at), Buffer.from(at === bytes.length ? "\n" : "")]);
+}
+
+/** Unites the sides that git left in a file. */
+function resolve(bytes: Buffer): Buffer {
+	const sides = sidesOf(bytes);
+	return sides ? mergeCards(sides.base, sides.ours, sides.theirs) : bytes;
+}
+
+/** An Entry as it shall stand in a Card. */
+interface Item {
+	readonly id: string;
+	readonly date: number;
+	readonly raw: Buffer;
+	readonly type: string;
+	readonly author: string;
+	readonly text: Buffer;
+	/** All that there was of it, when its closing line was missing. */
+	readonly torn?: Buffer | undefined;
+}
+
+/** A version of a Card in its parts; text as Latin-1, a character a byte. */
+interface Version {
+	readonly front: string | undefined;
+	readonly introduction: string;
+	readonly entries: Map<string, Item>;
+	/** Unix ms; 0 when the Card does not say. */
+	readonly created: number;
+}
+
+function open(given: Buffer): Version {
+	const card = parseCard(resolve(given));
+	const { bytes, front, introduction } = card;
+	return {
+		front: front.end === 0 ? undefined : bytes.toString("latin1", front.begin, front.end),
+		introduction: bytes.toString("latin1", introduction.begin, introduction.end),
+		entries: new Map(items(card).map((item) => [item.id, item])),
+		created: createdAt(card),
+	};
+}
+
+/** The Entries as they shall stand: those typed by hand with a header and a closing line. */
+function items(card: Card): (Item & { entry: Entry })[] {
+	let before = createdAt(card);
+	return card.entries.map((entry) => {
+		const { id, type, text, raw } = entry;
+		const date = entry.date ?? before;
+		before = date;
+		if (entry.flaws.length === 0) return { entry, id, type, author: entry.author, date, text, raw };
+		const author = slug(entry.author) ?? "unknown";
+		return { ...mended({ id, type, author, date, text }), entry, torn: entry.is("torn") ? raw : undefined };
+	});
+}
+
+function mended(parts: { id: string; type: string; author: string; date: number; text: Buffer }): Item {
+	return { ...parts, raw: formatEntry(parts).subarray(1, -1) };
+}
+
+function createdAt({ bytes, front }: Card): number {
+	const text = bytes.toString("latin1", front.begin, front.end);
+	return parseDate(/(?:^|\n)created_at:[ \t]*["']?([0-9TZ:.-]+)/.exec(text)?.[1]) ?? 0;
+}
+
+function mergeEntries(
+	base: ReadonlyMap<string, Item>,
+	ours: ReadonlyMap<string, Item>,
+	theirs: ReadonlyMap<string, Item>,
+): Map<string, Item> {
+	const merged = new Map<string, Item>();
+	for (const id of new Set([...ours.keys(), ...theirs.keys()])) {
+		const [o, t] = [ours.get(id), theirs.get(id)];
+		const [stands, other] = o && t ? pick(base.get(id), o, t) : [o ?? t];
+		if (stands) merged.set(id, stands);
+		if (!other) continue;
+		const moved = mended({ ...other, id: hashId(other.raw) });
+		merged.set(moved.id, moved);
+	}
+	return merged;
+}
+
+/** Which of two Entries of one id stands, and the other when it must not be lost. */
+function pick(base: Item | undefined, ours: Item, theirs: Item): [stands: Item, other?: Item] {
+	if (ours.raw.equals(theirs.raw) || base?.raw.equals(theirs.raw)) return [ours];
+	if (base?.raw.equals(ours.raw)) return [theirs];
+	if (ours.torn && theirs.raw.subarray(0, ours.torn.length).equals(ours.torn)) return [theirs];
+	if (theirs.torn && ours.raw.subarray(0, theirs.torn.length).equals(theirs.torn)) return [ours];
+	const [lesser, greater] = Buffer.compare(ours.raw, theirs.raw) < 0 ? [ours, theirs] : [theirs, ours];
+	// Made whole in two places, each with the date of what stood before it there.
+	if (ours.type === theirs.type && ours.author === theirs.author && ours.text.equals(theirs.text))
+		return [greater.date < lesser.date ? greater : lesser];
+	return [greater, lesser];
+}
+
+/** Three versions of one text: a side that has what the base has yields; of two new ones the greater stands, and the other is left over. */
+function mergeTexts(base: string | undefined, ours: string, theirs: string, left: string[]): string {
+	if (ours === theirs || base === theirs) return ours;
+	if (base === ours || ours === "") return theirs;
+	if (theirs === "") return ours;
+	const [lesser, greater] = ours < theirs ? [ours, theirs] : [theirs, ours];
+	left.push(lesser);
+	return greater;
+}
+
+function mergeFronts(base: string | undefined, ours: string | undefined, theirs: string | undefined, left: string[]): string | undefined {
+	if (ours === undefined || theirs === undefined || ours === theirs) return ours ?? theirs;
+	if (base === ours) return theirs;
+	if (base === theirs) return ours;
+	const [b, o, t] = [lines(base ?? ""), lines(ours), lines(theirs)];
+	// The order of the base, or of one side that both sides find alike; what only the other has goes behind it.
+	const order = base === undefined ? [...lines(ours > theirs ? ours : theirs).keys()] : [...b.keys()];
+	const added = [...o.keys(), ...t.keys()].filter((key) => !order.includes(key)).sort(compare);
+	let front = "";
+	for (const key of new Set([...order, ...added])) front += mergeTexts(b.get(key), o.get(key) ?? "", t.get(key) ?? "", left);
+	return front;
+}
+
+/** The lines of a front matter by the key that they belong to: a key's own, and those up to the next key. */
+function lines(text: string): Map<string, string> {
+	const parts = new Map<string, string>();
+	let key = "";
+	for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
+		key = /^([^\s#:-][^:]*):(?:\s|$)/.exec(line)?.[1] ?? key;
+		parts.set(key, (parts.get(key) ?? "") + line);
+	}
+	return parts;
+}
+
+function fenced(front: string): string {
+	const end = front.includes("\r\n") ? "\r\n" : "\n";
+	return `---${end}${front}${front === "" || front.endsWith("\n") ? "" : end}---${end}`;
+}

@@ -1,0 +1,59 @@
+import { lstatSync } from "node:fs";
+import type { Board } from "./board.ts";
+import { XferError } from "./errors.ts";
+import { append, makeDirectories, readBytes, writeNew } from "./files.ts";
+import { Git } from "./git.ts";
+
+/** What is ours in the repository besides Cards. */
+export const ownFiles = [".gitignore", ".gitattributes"];
+const ignored = ".locks/";
+/** Bytes as they are, and the merge driver. */
+const attributes = "*.md -text merge=xfer";
+
+/**
+ * Makes the Board a git repository, or completes one: what the user has in it stays.
+ * @param remote URL of the remote `origin`
+ * @throws {XferError} EGIT with git's words, EINPUT when there is another remote of that name
+ */
+export async function initBoard(board: Board, remote?: string): Promise<void> {
+	makeDirectories(board.directory);
+	const git = new Git(board.directory);
+	if (!isRepository(board)) await git.run(["init", "--quiet", "-b", "main"]);
+	for (const [name, line] of [
+		[".gitignore", ignored],
+		[".gitattributes", attributes],
+	] as const) {
+		const path = `${board.directory}/${name}`;
+		const text = readBytes(path, Number.POSITIVE_INFINITY);
+		if (text?.toString().split(/\r?\n/).includes(line)) continue;
+		const end = text && text.length > 0 && text.at(-1) !== 10 ? "\n" : "";
+		if (text) append(path, Buffer.from(`${end}${line}\n`), false);
+		else writeNew(path, Buffer.from(`${line}\n`), false);
+	}
+	const settings = [
+		["merge.xfer.name", "xfer: unites the Entries of both sides"],
+		["merge.xfer.driver", "xfer board merge-driver %O %A %B"],
+		["merge.renames", "false"], // git takes two similar Cards for one that was renamed
+	] as const;
+	for (const [key, value] of settings) {
+		if ((await git.ask(["config", "--local", key])) === undefined) await git.run(["config", "--local", key, value]);
+	}
+	if (remote !== undefined) await addRemote(git, remote);
+}
+
+async function addRemote(git: Git, url: string): Promise<void> {
+	const before = await git.ask(["config", "--local", "remote.origin.url"]);
+	if (before !== undefined && before !== url)
+		throw new XferError("EINPUT", `origin is ${before} already`, "to change it: git remote set-url origin URL");
+	if (before === undefined) await git.run(["remote", "add", "origin", url]);
+	if ((await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"])) !== undefined) return;
+	// Nothing here yet: the branch is called as it is there.
+	await git.neverAsk();
+	const head = /^ref: (refs\/heads\/\S+)\tHEAD$/m.exec((await git.try(["ls-remote", "--symref", "origin", "HEAD"])).out.toString())?.[1];
+	if (head) await git.run(["symbolic-ref", "HEAD", head]);
+}
+
+/** Whether the Board's directory is a repository of its own. */
+export function isRepository(board: Board): boolean {
+	return lstatSync(`${board.directory}/.git`, { throwIfNoEntry: false }) !== undefined;
+}
