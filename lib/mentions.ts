@@ -80,7 +80,7 @@ function withoutSpans(paragraph: string): string {
 }
 
 /**
- * Hands a note to each Node that an Entry mentions, once for each, whoever asks for it and how often; never to its author, nor to `from`.
+ * Hands a note to each Node that an Entry mentions, once for each, whoever asks for it and how often; never to its author.
  * @param from who hands it over
  * @returns an outcome for each; with ENODE for a name that no Node has
  */
@@ -95,10 +95,11 @@ export function notifyMentioned(
 	const outcomes = new Map<string, Outcome>();
 	for (const name of mentionsIn(text)) {
 		const to = real(tree, name);
-		if (outcomes.has(to) || to === author || to === real(tree, from)) continue;
+		if (outcomes.has(to) || to === author) continue;
 		const cut = Buffer.byteLength(text) > most ? `${entry.text.subarray(0, most).toString()}…\n(the rest stands on the Card)` : text;
 		const body = `Entry ${entry.id} (${entry.type}) by ${entry.author} on Card ${place.card}:\n\n${cut.replace(/\n?$/, "\n")}\nTo answer: xfer board add ${place.card} "…"\n`;
-		outcomes.set(to, note(tree, { from, to, entry, card: place.card, subject: `@${to} in "${place.title}"`, body }));
+		const by = author === real(tree, from) ? "" : ` by ${entry.author}`;
+		outcomes.set(to, note(tree, { from, to, entry, card: place.card, subject: `@${to} in "${place.title}"${by}`, body }));
 	}
 	return [...outcomes.values()];
 }
