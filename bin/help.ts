@@ -92,7 +92,7 @@ async function candidates(command: Command, before: readonly string[], last: str
 		const given = before.filter((word, at) => !word.startsWith("-") && !takesValue(before[at - 1]));
 		if (command.name === "mark" && given.length === 1) return ["read", "new", "failed"];
 		if (given.length > 0) return [];
-		if (command.completes === "cards") return (await import("#board")).names();
+		if (command.completes === "cards") return (await (await import("#board")).look()).names(openTree());
 		return wordsFor(command, last, before.includes("--as") ? before[before.indexOf("--as") + 1] : undefined);
 	} catch {
 		return []; // no tree or no such Node: nothing to complete, and a shell's prompt is no place for an error

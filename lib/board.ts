@@ -1,5 +1,4 @@
-import { linkSync, lstatSync, realpathSync, rmSync, statSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
+import { linkSync, lstatSync, realpathSync, rmSync } from "node:fs";
 import {
 	type Card,
 	type CardState,
@@ -10,14 +9,15 @@ import {
 	entryType,
 	formatCard,
 	formatEntry,
+	longFront,
 	parseCard,
 	stateOfCard,
 	usualClaim,
 } from "./card.ts";
-import { type Context, unique } from "./context.ts";
+import { type Context, sleep, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { compare } from "./filename.ts";
-import { append, listFiles, listNames, makeDirectories, OpenFile, syncDirectory, writeNew } from "./files.ts";
+import { append, listFiles, makeDirectories, OpenFile, syncDirectory, writeNew } from "./files.ts";
 import { editFront, type Front, readFront } from "./front.ts";
 import { headerLimit, parseDate } from "./handoff.ts";
 import { mendCard, readCard } from "./merge.ts";
@@ -126,7 +126,8 @@ export class Board {
 			);
 		if (found.length !== 1) found = named((name) => name.includes(text));
 		if (found.length === 0) {
-			for (const file of files) if ((await this.#look(file))?.id.toLowerCase().includes(text)) found.push(file);
+			const memory = Buffer.allocUnsafe(65_536);
+			for (const file of files) if ((await this.#look(file, memory))?.id.toLowerCase().includes(text)) found.push(file);
 		}
 		const [first, ...others] = found;
 		if (first === undefined) throw new XferError("ECARD", `no Card ${JSON.stringify(piece)}`, "xfer board list --all shows them");
@@ -139,15 +140,17 @@ export class Board {
 	async list(): Promise<{ cards: CardInfo[]; skipped: Skipped[] }> {
 		const { directory } = this;
 		await this.#recover();
-		const files = this.files();
-		const cards: CardInfo[] = [];
+		const named: string[] = [];
+		const files = listFiles(directory, (name) => isCardName(name) && named.push(name) > 0);
 		const known = new Set(files);
-		const skipped = listNames(directory)
-			.filter((name) => isCardName(name) && !known.has(name))
+		const skipped = named
+			.filter((name) => !known.has(name))
 			.map((file) => ({ file, reason: `${kindOf(`${directory}/${file}`)}, no Card` }));
+		const cards: CardInfo[] = [];
+		const memory = Buffer.allocUnsafe(65_536);
 		for (const file of files) {
 			try {
-				const info = await this.#look(file);
+				const info = await this.#look(file, memory);
 				if (info) cards.push(info);
 			} catch (error) {
 				skipped.push({ file, reason: `can't be read (${errno(error) ?? error})` });
@@ -241,6 +244,12 @@ export class Board {
 		return this.#append(file, author, "done", bytesOf(text, this.context));
 	}
 
+	/** Whether a Card was taken out of the lists. Reads the Entries only when one of them may say so: of a large Card this costs as much as of a small one. */
+	async isRemoved(file: string): Promise<boolean> {
+		const { bytes } = readFile(`${this.directory}/${file}`, file, undefined);
+		return bytes.includes(" · removed · ") && (await this.read(file)).removed;
+	}
+
 	/** Takes a Card out of the lists, or back into them; undefined when it is there already. Nothing is deleted. */
 	async remove(file: string, author: string, removed = true): Promise<Entry | undefined> {
 		const card = await this.read(file);
@@ -274,14 +283,15 @@ export class Board {
 				throw new XferError("EINPUT", `the front matter of ${file} is not UTF-8`, "mend it in an editor");
 			let text = before;
 			for (const [key, value] of Object.entries(changes)) text = await editFront(text, key, key === "title" ? oneLine(value) : value);
+			if (Buffer.byteLength(text) > headerLimit - 16) throw longFront(Buffer.byteLength(text));
 			return Buffer.concat([bytes.subarray(0, front.begin), Buffer.from(text), bytes.subarray(front.end)]);
 		});
 	}
 
 	/** Makes whole what was typed by hand, and unites what git left as two sides. False when there was nothing to mend. */
 	async repair(file: string): Promise<boolean> {
-		await this.#recover();
-		return await this.#replace(file, mendCard);
+		const { modified } = await this.read(file);
+		return await this.#replace(file, (bytes) => mendCard(bytes, Math.abs(modified) <= 8.64e15 ? Math.floor(modified) : 0));
 	}
 
 	/** @throws {XferError} EHELD when another than the author, on this host, holds the Card */
@@ -320,30 +330,27 @@ export class Board {
 	}
 
 	/** What a list shows of a Card; undefined when it has gone. */
-	async #look(file: string): Promise<CardInfo | undefined> {
+	async #look(file: string, memory: Buffer): Promise<CardInfo | undefined> {
 		try {
-			const size = statSync(`${this.directory}/${file}`).size;
-			const { bytes: _, introduction: __, entries: ___, ...info } = await this.#open(file, size > large ? headerLimit : undefined);
+			const { bytes: _, introduction: __, entries: ___, ...info } = await this.#open(file, memory);
 			return info;
 		} catch (error) {
 			if (error instanceof XferError && error.code === "ECARD") return undefined;
-			if (errno(error) === "ENOENT") return undefined;
 			throw error;
 		}
 	}
 
-	async #open(file: string, limit?: number): Promise<OpenCard> {
+	/** @param memory for a look, which reads no large Card, and keeps none of its bytes */
+	async #open(file: string, memory?: Buffer): Promise<OpenCard> {
 		const path = `${this.directory}/${file}`;
 		const { context } = this;
 		for (let tries = 0; ; tries++) {
-			const { bytes, modified, size } = readFile(path, file, limit);
+			const { bytes, modified, size } = readFile(path, file, memory);
 			const card = readCard(bytes);
+			const whole = size === bytes.length;
 			// A write is seen page by page: what looks torn may be whole in a moment.
-			if (card.entries.at(-1)?.is("torn") && limit === undefined && Math.abs(context.now() - modified) < settle && tries < settle / 10) {
-				await sleep(10);
-				continue;
-			}
-			return await this.#describe(file, path, card, modified, size > bytes.length);
+			if (whole && card.entries.at(-1)?.is("torn") && Math.abs(context.now() - modified) < settle && tries < settle / 10) await sleep(10);
+			else return await this.#describe(file, path, card, modified, !whole);
 		}
 	}
 
@@ -403,9 +410,9 @@ export function publish(path: string, temporary: string, bytes: Buffer, durable:
 	return true;
 }
 
-/** Whether a file of this name in the Board's directory is a Card. */
+/** Whether a file of this name in the Board's directory is a Card. A repository's README is none. */
 export function isCardName(name: string): boolean {
-	return name.endsWith(".md") && !name.startsWith(".");
+	return name.endsWith(".md") && !name.startsWith(".") && !/^readme\.md$/i.test(name);
 }
 
 /** A Card's name without its ending: what a person types. */
@@ -417,11 +424,12 @@ function idIn(name: string): string | undefined {
 	return /-([0-9a-hjkmnp-tv-z]{6})$/.exec(name)?.[1];
 }
 
-function readFile(path: string, name: string, limit: number | undefined): { bytes: Buffer; modified: number; size: number } {
+function readFile(path: string, name: string, memory: Buffer | undefined): { bytes: Buffer; modified: number; size: number } {
 	let file: OpenFile | undefined;
 	try {
 		file = new OpenFile(path);
-		return { bytes: file.read(0, limit ?? file.size), modified: file.modified, size: file.size };
+		const { size, modified } = file;
+		return { bytes: file.read(0, memory && size > large ? headerLimit : size, memory), modified, size };
 	} catch (error) {
 		throw missing(name, error);
 	} finally {

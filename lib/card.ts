@@ -1,6 +1,7 @@
 import { type Context, unique } from "./context.ts";
 import { XferError } from "./errors.ts";
-import { findHeader, formatHeader, isDate, parseDate } from "./handoff.ts";
+import { findHeader, formatHeader, headerLimit, parseDate } from "./handoff.ts";
+import { fold } from "./names.ts";
 
 /** What a Card is not as a writer leaves it (protocol 14). */
 export type CardWarning = "front-matter" | "unclosed" | "bom" | "yaml" | "conflict" | "large";
@@ -55,11 +56,17 @@ export const usualClaim = 2 * 3600 * 1000;
 
 // A file is scanned as Latin-1, in which a character is a byte: so offsets are bytes, and what is no UTF-8 stays what it is.
 const separator = " \xc2\xb7 ";
-const idPattern = /^[0-9a-hjkmnp-tv-z]{8}$/;
+const id = "[0-9a-hjkmnp-tv-z]{8}";
+const idPattern = new RegExp(`^${id}$`);
 const typePattern = /^[a-z][a-z0-9_-]{0,31}$/;
+const closePattern = new RegExp(`^<!-- (${id}) -->$`);
 /** A Node name, or `unknown`. */
-const authorPattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
-const closePattern = /^<!-- ([0-9a-hjkmnp-tv-z]{8}) -->$/;
+const author = "[a-z0-9][a-z0-9._-]{0,62}";
+export const authorPattern = new RegExp(`^${author}$`);
+/** A header as a writer leaves it. */
+const headerPattern = new RegExp(
+	`^### (${id})${separator}([a-z][a-z0-9_-]{0,31})${separator}(${author})${separator}(\\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\\d|3[01])T(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?Z)$`,
+);
 /** What begins a line that is structure; with backslashes before it, text that looked like it. */
 const structure = "\\\\*(?:### |<!-- |<{7}|={7}|>{7}|\\|{7})";
 const toEscape = new RegExp(`(^|\\n)(${structure})`, "g");
@@ -76,20 +83,19 @@ export class Entry {
 	/** Its place in the Card's bytes: from the header line to the end of the closing line, without the line end. */
 	readonly begin: number;
 	readonly end: number;
-	/** Its bytes. */
-	readonly raw: Buffer;
-	readonly #text: Buffer;
+	readonly #bytes: Buffer;
+	readonly #text: { readonly begin: number; readonly end: number };
 	#id: string | undefined;
 
-	constructor(header: Typed, place: { begin: number; end: number }, raw: Buffer, text: Buffer, flaws: readonly Flaw[]) {
-		this.#id = header.id;
-		this.begin = place.begin;
-		this.end = place.end;
-		this.type = header.type;
-		this.author = header.author;
-		this.dated = header.date;
-		this.raw = raw;
+	constructor(bytes: Buffer, id: string | undefined, { typed, begin, end, text }: Part, flaws: readonly Flaw[]) {
+		this.#bytes = bytes;
+		this.#id = id;
 		this.#text = text;
+		this.begin = begin;
+		this.end = end;
+		this.type = typed.type;
+		this.author = typed.author;
+		this.dated = typed.date;
 		this.flaws = flaws;
 	}
 
@@ -104,9 +110,14 @@ export class Entry {
 		return parseDate(this.dated);
 	}
 
+	/** Its bytes in the Card. */
+	get raw(): Buffer {
+		return this.#bytes.subarray(this.begin, this.end);
+	}
+
 	/** The bytes as they were given. */
 	get text(): Buffer {
-		return unescapeText(this.#text);
+		return unescapeText(this.#bytes.subarray(this.#text.begin, Math.max(this.#text.begin, this.#text.end)));
 	}
 
 	is(flaw: Flaw): boolean {
@@ -122,6 +133,16 @@ interface Typed {
 	readonly date: string | undefined;
 	/** All four, as a writer leaves them. */
 	readonly whole: boolean;
+}
+
+/** A part of a Card that is an Entry. */
+interface Part {
+	readonly typed: Typed;
+	readonly begin: number;
+	readonly end: number;
+	readonly text: { readonly begin: number; readonly end: number };
+	/** It has no closing line. */
+	readonly torn: boolean;
 }
 
 /** An id for what has none, made of its bytes: everybody makes the same. */
@@ -144,9 +165,15 @@ export function formatCard(card: { id: string; title: string; author: string; da
 		["created_by", card.author],
 		["created_at", new Date(card.date).toISOString()],
 	]);
+	if (header.length > headerLimit) throw longFront(header.length);
 	if (card.introduction.length === 0) return Buffer.from(header);
 	const end = card.introduction.at(-1) === 10 ? "" : "\n";
 	return Buffer.concat([Buffer.from(`${header}\n`), escapeText(card.introduction), Buffer.from(end)]);
+}
+
+/** The error for a front matter that no reader would find the end of. */
+export function longFront(length: number): XferError {
+	return new XferError("ESIZE", `the front matter is ${length} bytes, the limit is ${headerLimit}`, "the text belongs into an Entry");
 }
 
 /** Text as it stands in a Card: no line of it looks like structure. */
@@ -178,32 +205,34 @@ export function parseCard(bytes: Buffer): Card {
 	const warnings: CardWarning[] = [];
 	const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
 	if (mark > 0) warnings.push("bom");
-	const header = findHeader(bytes.subarray(mark));
+	let header = findHeader(bytes.subarray(mark));
+	// A line --- in an Entry does not close a front matter that nobody closed.
+	if (header.body > 0 && hasEntry(bytes.toString("latin1", mark + header.begin, mark + header.end)))
+		header = { begin: 0, end: 0, body: 0, warnings: ["unclosed"] };
 	if (header.body === 0) warnings.push(header.warnings.includes("unclosed") ? "unclosed" : "front-matter");
 	const body = mark + header.body;
 	const text = bytes.toString("latin1");
 	if ((text.startsWith("<<<<<<<") || text.includes("\n<<<<<<<")) && sidesOf(bytes)) warnings.push("conflict");
 	const entries: Entry[] = [];
 	const seen = new Map<string, number>();
-	const end = scan(text, body, (typed, begin, textBegin, textEnd, end, torn) => {
-		const place = { begin, end: trimEnd(text, begin, end) };
-		const raw = bytes.subarray(place.begin, place.end);
-		const flaws: Flaw[] = torn ? ["torn"] : [];
-		if (!typed.whole) flaws.push("typed");
-		const make = (id: string | undefined) =>
-			new Entry({ ...typed, id }, place, raw, bytes.subarray(textBegin, Math.max(textBegin, textEnd)), flaws);
-		const at = typed.id === undefined ? undefined : seen.get(typed.id);
+	const end = scan(text, body, (part) => {
+		const { typed, torn } = part;
+		const flaws = flawsOf(torn, !typed.whole);
+		const entry = new Entry(bytes, typed.id, part, flaws);
+		const at = seen.get(entry.id);
 		const before = at === undefined ? undefined : entries[at];
-		if (typed.id === undefined || before === undefined || at === undefined) {
-			if (typed.id !== undefined) seen.set(typed.id, entries.length);
-			entries.push(make(typed.id));
-		} else if (!before.is("torn") && torn && startsWith(before.raw, raw)) {
+		if (at === undefined || !before) {
+			seen.set(entry.id, entries.length);
+			entries.push(entry);
+		} else if (!before.is("torn") && torn && startsWith(before.raw, entry.raw)) {
 			// all of it stands in the whole one
-		} else if (before.is("torn") && startsWith(raw, before.raw)) {
-			entries[at] = make(typed.id); // its writer began again
-		} else if (!raw.equals(before.raw)) {
-			flaws.push("duplicate");
-			entries.push(make(undefined));
+		} else if (before.is("torn") && startsWith(entry.raw, before.raw)) {
+			entries[at] = entry; // its writer began again
+		} else if (!entry.raw.equals(before.raw)) {
+			const other = new Entry(bytes, undefined, part, [...flaws, "duplicate"]);
+			if (seen.has(other.id)) return;
+			seen.set(other.id, entries.length);
+			entries.push(other);
 		}
 	});
 	const begin = skipBlank(text, body, end);
@@ -216,27 +245,36 @@ export function parseCard(bytes: Buffer): Card {
 	};
 }
 
-type Found = (typed: Typed, begin: number, textBegin: number, textEnd: number, end: number, torn: boolean) => void;
+function hasEntry(front: string): boolean {
+	if (!front.includes("### ")) return false;
+	return front.split("\n").some((line) => headerPattern.test(line.replace(/\r$/, "")));
+}
+
+const none: readonly Flaw[] = [];
+/** Text between Entries: nobody said whose. */
+const headless: Typed = { id: undefined, type: "note", author: "unknown", date: undefined, whole: false };
+
+function flawsOf(torn: boolean, typed: boolean): readonly Flaw[] {
+	if (torn) return typed ? ["torn", "typed"] : ["torn"];
+	return typed ? ["typed"] : none;
+}
 
 /** Finds the Entries from a place on; where the first one begins, else the end. */
-function scan(text: string, from: number, found: Found): number {
+function scan(text: string, from: number, found: (part: Part) => void): number {
 	let first = text.length;
 	let open: { typed: Typed; begin: number; textBegin: number; crlf: boolean } | undefined;
 	let free = -1; // where text begins that belongs to no Entry, after the first one
 	const stray = (end: number) => {
 		const begin = free < 0 ? end : skipBlank(text, free, end);
-		if (text.slice(begin, end).trim() !== "")
-			found(
-				{ id: undefined, type: "note", author: "unknown", date: undefined, whole: false },
-				begin,
-				begin,
-				trimEnd(text, begin, end),
-				end,
-				true,
-			);
+		if (begin === end || text.slice(begin, end).trim() === "") return;
+		const place = { begin, end: trimEnd(text, begin, end) };
+		found({ typed: headless, ...place, text: place, torn: true });
 	};
 	const close = (textEnd: number, end: number, torn: boolean) => {
-		if (open) found(open.typed, open.begin, open.textBegin, torn ? trimEnd(text, open.textBegin, textEnd) : textEnd, end, torn);
+		if (!open) return;
+		const { typed, begin, textBegin } = open;
+		const words = { begin: textBegin, end: torn ? trimEnd(text, textBegin, textEnd) : textEnd };
+		found({ typed, begin, end: trimEnd(text, begin, end), text: words, torn });
 		open = undefined;
 	};
 	for (const begin of structuralLines(text, from)) {
@@ -244,9 +282,9 @@ function scan(text: string, from: number, found: Found): number {
 		const next = newline < 0 ? text.length : newline + 1;
 		const crlf = newline > begin && text[newline - 1] === "\r";
 		const line = text.slice(begin, newline < 0 ? text.length : crlf ? newline - 1 : newline);
-		const closes = closePattern.exec(line)?.[1];
-		if (closes !== undefined) {
-			if (!open || (open.typed.id ?? closes) !== closes) continue; // a comment in a text typed by hand
+		if (line.startsWith("<")) {
+			const closes = closePattern.exec(line)?.[1];
+			if (!open || closes === undefined || (open.typed.id ?? closes) !== closes) continue; // a comment in a text typed by hand
 			close(begin - (open.crlf && text[begin - 2] === "\r" ? 2 : 1), newline < 0 ? next : newline, false);
 			free = next;
 			continue;
@@ -267,35 +305,52 @@ function scan(text: string, from: number, found: Found): number {
 
 /** Where the lines begin that may be a header or a closing line, in order. */
 function* structuralLines(text: string, from: number): Generator<number> {
-	const find = (what: string, at: number) => {
-		const found = text.indexOf(`\n${what}`, at);
+	const after = (what: string, at: number) => {
+		const found = text.indexOf(what, at);
 		return found < 0 ? Number.POSITIVE_INFINITY : found + 1;
 	};
-	let header = text.startsWith("### ", from) ? from : find("### ", from);
-	let closing = text.startsWith("<!-- ", from) ? from : find("<!-- ", from);
-	while (Math.min(header, closing) < text.length) {
+	let header = text.startsWith("### ", from) ? from : after("\n### ", from);
+	let closing = text.startsWith("<!-- ", from) ? from : after("\n<!-- ", from);
+	while (header < text.length || closing < text.length) {
 		if (header < closing) {
 			yield header;
-			header = find("### ", header);
+			header = after("\n### ", header);
 		} else {
 			yield closing;
-			closing = find("<!-- ", closing);
+			closing = after("\n<!-- ", closing);
 		}
 	}
 }
 
 /** The header of an Entry, written or typed by hand; undefined for a heading. */
 function parseEntryHeader(line: string): Typed | undefined {
+	const [, id, type = "", author = "", date = ""] = headerPattern.exec(line) ?? [];
+	if (id !== undefined && isDay(date)) return { id, type, author, date, whole: true };
 	if (!line.startsWith("### ") || !line.includes(separator)) return undefined;
-	const fields = line.slice(4).split(separator);
-	const [id = "", type = "", author = "", date = ""] = fields;
-	if (fields.length === 4 && idPattern.test(id) && typePattern.test(type) && authorPattern.test(author) && isDate(date))
-		return { id, type, author, date, whole: true };
-	const rest = fields.map((field) => Buffer.from(field, "latin1").toString().trim());
+	const rest = line
+		.slice(4)
+		.split(separator)
+		.map((field) => field.trim());
 	const own = rest.length > 2 && idPattern.test(rest[0] ?? "") ? rest.shift() : undefined;
 	const label = typePattern.test(rest[0] ?? "") ? rest.shift() : undefined;
-	const dated = parseDate(rest.at(-1)) === undefined ? undefined : rest.pop();
-	return { id: own, type: label ?? "note", author: rest.join(" · ") || "unknown", date: dated, whole: false };
+	const dated = dateIn(rest.at(-1));
+	// Of one that has an id the date may be torn.
+	if (dated !== undefined || (own !== undefined && rest.length > 1 && /^[0-9TZ:.-]*$/.test(rest.at(-1) ?? ""))) rest.pop();
+	const [name = "unknown", ...more] = rest;
+	if (more.length > 0 || !authorPattern.test(fold(name))) return undefined; // words with a dot between them
+	return { id: own, type: label ?? "note", author: name, date: dated, whole: false };
+}
+
+/** Whether there is such a day: most of it the pattern has seen to. */
+function isDay(date: string): boolean {
+	const [month, day] = [date.slice(5, 7), date.slice(8, 10)];
+	return day <= "28" || (day <= "30" && month !== "02") || parseDate(date) !== undefined;
+}
+
+/** A date as people type it too: `2026-11-30`. */
+function dateIn(text: string | undefined): string | undefined {
+	const date = text && /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
+	return parseDate(date) === undefined ? undefined : date;
 }
 
 /** The sides of what git left between its markers: lines outside of them are in each. Undefined when there are none that fit together. */

@@ -49,6 +49,13 @@ export function unique(random: Context["random"]): string {
 	return text;
 }
 
+/** Waits for so many ms. (`node:timers/promises` takes longer to load than most waits.) */
+export function sleep(ms: number): Promise<void> {
+	return new Promise((resolve) => {
+		setTimeout(resolve, ms);
+	});
+}
+
 /** Bytes from the kernel. `node:crypto` reads the same source, but loading it takes a tenth of a command's time. */
 function systemRandom(bytes: number): Uint8Array {
 	let fd: number;

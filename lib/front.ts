@@ -46,6 +46,8 @@ export async function readFront(text: string): Promise<Front> {
 	// Its own engines would execute JavaScript. With options it keeps no cache, in which a failure becomes a success the second time.
 	const engines = { yaml: { parse, stringify: fail }, json: { parse: fail }, javascript: { parse: fail }, js: { parse: fail } };
 	let file: { data: object; matter: string };
+	// On these it takes quadratic time.
+	if (longestBlank(text) > 200) throw unreadable(new Error("hundreds of empty lines"));
 	try {
 		file = matter(`---\n${text}\n---\n`, { engines, language: "yaml" });
 	} catch (error) {
@@ -74,6 +76,16 @@ export async function editFront(text: string, key: string, value: string): Promi
 	const same = [...before].every(([other, is]) => other === key || read.get(other) === is);
 	if (same && read.get(key) === value && read.size === before.size + (before.has(key) ? 0 : 1)) return after;
 	throw new XferError("EINPUT", `"${key}" can't be changed without changing more`, "edit the file by hand");
+}
+
+/** The most empty lines in a row. */
+function longestBlank(text: string): number {
+	let [longest, now] = [0, 0];
+	for (const line of text.split("\n")) {
+		now = line.trim() === "" ? now + 1 : 0;
+		longest = Math.max(longest, now);
+	}
+	return longest;
 }
 
 function unreadable(error: unknown): XferError {
@@ -109,8 +121,7 @@ async function yaml() {
 			const after = source.indexOf(":", pair.key.range[1]) + 1;
 			const [begin, valueEnd] = (isNode(pair.value) && pair.value.range) || [after, after];
 			const direct = begin > after && /^[ \t]*$/.test(source.slice(after, begin));
-			const value = source.slice(0, valueEnd).replace(/\s+$/, "");
-			const end = Math.max(after, value.length);
+			const end = Math.max(after, source.slice(0, valueEnd).trimEnd().length);
 			return direct && end >= begin ? { begin, end, lead: "" } : { begin: after, end, lead: " " };
 		},
 	};

@@ -159,17 +159,13 @@ function isBlank(code: number): boolean {
 	return code === 32 || code === 9;
 }
 
-/** Whether it looks like a date; whether there is such a day is not asked. */
-export function isDate(text: string): boolean {
-	return datePattern.test(text);
-}
-
 /** Unix time in ms of an RFC 3339 date with `Z`; undefined for all else. */
 export function parseDate(value: Value | undefined): number | undefined {
 	if (typeof value !== "string" || !datePattern.test(value)) return undefined;
 	const ms = Date.parse(value);
 	// Date.parse rolls 30 February over to March
-	const rolled = Number(value.slice(8, 10)) > 28 && !Number.isNaN(ms) && new Date(ms).toISOString().slice(0, 10) !== value.slice(0, 10);
+	const day = Number(value.slice(8, 10));
+	const rolled = day > 28 && !Number.isNaN(ms) && new Date(ms).getUTCDate() !== day;
 	return Number.isNaN(ms) || rolled ? undefined : ms;
 }
 

@@ -4,6 +4,7 @@ export { type Addition, type Board, type CardInfo, type OpenCard, openBoard, typ
 export { type CardState, type CardWarning, type Claim, type Entry, type Flaw, parseCard } from "./card.ts";
 export type { Context, ContextOptions } from "./context.ts";
 export { type Diagnosis, diagnose, type Finding, type Inspection, inspect } from "./doctor.ts";
+export { diagnoseBoard } from "./doctor-board.ts";
 export { XferError, type XferErrorCode } from "./errors.ts";
 export { type Lease, type State, shortId } from "./filename.ts";
 export { collect, type GcOptions, type GcReport } from "./gc.ts";

@@ -28,33 +28,57 @@ export function mentionsIn(text: string): string[] {
 	return [...names];
 }
 
-/** A Markdown text with blanks for its code: fenced and indented blocks, and spans. */
+/** What stands before the text of a line in quotes and lists. */
+const containers = /^(?: {0,3}>[ \t]?| {0,3}(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}|$))/;
+
+/** The paragraphs of a Markdown text without its code: fenced and indented blocks, and spans. */
 function withoutCode(text: string): string {
-	let fence = "";
-	let blank = true;
-	let indented = false;
-	let prose = "";
-	for (const line of text.split("\n")) {
-		const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
-		const code = /^(?: {4}| {0,3}\t)/.test(line);
+	const paragraphs: string[] = [];
+	let paragraph = "";
+	let fence = ""; // the backticks or tildes that began the block that is open
+	let list = false;
+	const end = () => {
+		if (paragraph) paragraphs.push(withoutSpans(paragraph));
+		paragraph = "";
+	};
+	for (const given of text.split("\n")) {
+		let line = given.replace(/\r$/, "");
+		let inside = false;
+		for (let found = containers.exec(line); found && !isRule(line); found = containers.exec(line)) {
+			inside = true;
+			if (!found[0].includes(">")) list = true;
+			line = line.slice(found[0].length);
+		}
 		if (fence) {
-			if (mark.startsWith(fence) && /^[ `~]*\r?$/.test(line)) fence = "";
-			prose += "\n";
-		} else if (mark && !(mark.startsWith("`") && line.slice(line.indexOf(mark) + mark.length).includes("`"))) {
+			const close = /^\s*(`{3,}|~{3,})[ \t]*$/.exec(line)?.[1];
+			if (close?.startsWith(fence)) fence = "";
+			continue;
+		}
+		const [, mark = "", info = ""] = /^\s*(`{3,}|~{3,})(.*)$/.exec(line) ?? [];
+		const indented = /^(?: {4}| {0,3}\t)/.test(line);
+		if (line.trim() === "") end();
+		else if (mark && !(mark.startsWith("`") && info.includes("`")) && (list || !indented)) {
+			end();
 			fence = mark;
-			prose += "\n\n";
-		} else if (code && (blank || indented)) prose += "\n";
-		else prose += `${line}\n`;
-		indented = code && (blank || indented);
-		blank = line.trim() === "" || (indented && blank);
+		} else if (indented && !paragraph && !list)
+			continue; // a block of code; in a list it may be a paragraph of an item
+		else {
+			if (inside) end(); // an item of its own
+			if (!inside && !/^\s/.test(line)) list = list && paragraph !== "";
+			paragraph += `${line}\n`;
+			if (/^ {0,3}#{1,6}(?:\s|$)/.test(line)) end();
+		}
 	}
-	// A span ends at a run of as many backticks as it began with, in the same paragraph; a run without such an end is text.
-	return prose
-		.split(/\n[ \t\r]*\n/)
-		.map(withoutSpans)
-		.join("\n\n");
+	end();
+	return paragraphs.join("\n");
 }
 
+/** Three dashes or stars and more, with nothing else: no list. */
+function isRule(line: string): boolean {
+	return /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,})$/.test(line);
+}
+
+/** A paragraph without its code spans: each ends at a run of as many backticks as it began with; a run without such an end is text. */
 function withoutSpans(paragraph: string): string {
 	const runs = [...paragraph.matchAll(/`+/g)];
 	const ends = new Map<number, number[]>(); // where runs of a length stand, the last one first
@@ -67,16 +91,24 @@ function withoutSpans(paragraph: string): string {
 	let text = "";
 	let from = 0;
 	for (let at = 0; at < runs.length; at++) {
-		const [run] = runs[at] ?? [""];
-		const same = ends.get(run.length) ?? [];
+		const { 0: run, index } = runs[at] as RegExpExecArray;
+		// A backslash before it makes the first backtick text; in a span it would mean nothing.
+		const escaped = isEscaped(paragraph, index) ? 1 : 0;
+		const same = ends.get(run.length - escaped) ?? [];
 		while ((same.at(-1) ?? Number.POSITIVE_INFINITY) <= at) same.pop();
 		const end = same.at(-1);
 		if (end === undefined) continue;
-		text += `${paragraph.slice(from, runs[at]?.index)} `;
-		from = (runs[end]?.index ?? 0) + run.length;
+		text += `${paragraph.slice(from, index + escaped)} `;
+		from = (runs[end]?.index ?? 0) + run.length - escaped;
 		at = end;
 	}
 	return text + paragraph.slice(from);
+}
+
+function isEscaped(text: string, at: number): boolean {
+	let slashes = 0;
+	while (text[at - slashes - 1] === "\\") slashes++;
+	return slashes % 2 === 1;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { type Card, type Entry, formatEntry, hashId, parseCard, sidesOf, unescapeText } from "./card.ts";
 import { compare } from "./filename.ts";
 import { parseDate } from "./handoff.ts";
-import { slug } from "./names.ts";
+import { fold } from "./names.ts";
 
 /** Reads a Card as its readers see it: of what git left as two sides, what they unite to. */
 export function readCard(bytes: Buffer): Card {
@@ -33,19 +33,25 @@ export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffe
 	const sorted = [...entries.values()].sort((a, b) => a.date - b.date || compare(a.id, b.id));
 	return Buffer.concat([
 		Buffer.from(front === undefined ? "" : fenced(front), "latin1"),
-		Buffer.from(introduction === "" ? "" : `${front === undefined ? "" : "\n"}${introduction}\n`, "latin1"),
+		// An empty line before it, also for one that begins with --- and is no front matter.
+		Buffer.from(
+			introduction === "" ? "" : `${front === undefined && !introduction.startsWith("---") ? "" : "\n"}${introduction}\n`,
+			"latin1",
+		),
 		...sorted.flatMap(({ raw }) => [Buffer.from("\n"), raw, Buffer.from("\n")]),
 	]);
 }
 
-/** The same Card with what was typed by hand made whole, and with what git left as two sides united; the same bytes when there is nothing to mend. */
-export function mendCard(bytes: Buffer): Buffer {
-	if (sidesOf(bytes)) return resolve(bytes);
-	const card = parseCard(bytes);
+/**
+ * The same Card with what was typed by hand made whole, and with what git left as two sides united; the same bytes when there is nothing to mend.
+ * @param date of what has none, nor anything before it: unix ms
+ */
+export function mendCard(bytes: Buffer, date = 0): Buffer {
+	if (sidesOf(bytes)) return mendCard(resolve(bytes), date);
+	const flawed = items(parseCard(bytes), date).filter(({ entry }) => entry.flaws.length > 0);
 	const parts: Buffer[] = [];
 	let at = 0;
-	for (const item of items(card)) {
-		if (item.entry.flaws.length === 0) continue;
+	for (const item of flawed.sort((a, b) => a.entry.begin - b.entry.begin)) {
 		parts.push(bytes.subarray(at, item.entry.begin), item.raw);
 		at = item.entry.end;
 	}
@@ -92,14 +98,14 @@ function open(given: Buffer): Version {
 }
 
 /** The Entries as they shall stand: those typed by hand with a header and a closing line. */
-function items(card: Card): (Item & { entry: Entry })[] {
-	let before = createdAt(card);
+function items(card: Card, otherwise = 0): (Item & { entry: Entry })[] {
+	let before = createdAt(card) || otherwise;
 	return card.entries.map((entry) => {
 		const { id, type, text, raw } = entry;
 		const date = entry.date ?? before;
 		before = date;
 		if (entry.flaws.length === 0) return { entry, id, type, author: entry.author, date, text, raw };
-		const author = slug(entry.author) ?? "unknown";
+		const author = fold(entry.author);
 		return { ...mended({ id, type, author, date, text }), entry, torn: entry.is("torn") ? raw : undefined };
 	});
 }
@@ -134,13 +140,18 @@ function mergeEntries(
 function pick(base: Item | undefined, ours: Item, theirs: Item): [stands: Item, other?: Item] {
 	if (ours.raw.equals(theirs.raw) || base?.raw.equals(theirs.raw)) return [ours];
 	if (base?.raw.equals(ours.raw)) return [theirs];
-	if (ours.torn && theirs.raw.subarray(0, ours.torn.length).equals(ours.torn)) return [theirs];
-	if (theirs.torn && ours.raw.subarray(0, theirs.torn.length).equals(theirs.torn)) return [ours];
+	if (ours.torn && begins(theirs, ours.torn) && !(theirs.torn && begins(ours, theirs.torn))) return [theirs];
+	if (theirs.torn && begins(ours, theirs.torn) && !(ours.torn && begins(theirs, ours.torn))) return [ours];
 	const [lesser, greater] = Buffer.compare(ours.raw, theirs.raw) < 0 ? [ours, theirs] : [theirs, ours];
 	// Made whole in two places, each with the date of what stood before it there.
 	if (ours.type === theirs.type && ours.author === theirs.author && ours.text.equals(theirs.text))
 		return [greater.date < lesser.date ? greater : lesser];
 	return [greater, lesser];
+}
+
+/** Whether all that there was of a torn Entry stands at the beginning of another. */
+function begins(item: Item, torn: Buffer): boolean {
+	return (item.torn ?? item.raw).subarray(0, torn.length).equals(torn);
 }
 
 /** Three versions of one text: a side that has what the base has yields; of two new ones the greater stands, and the other is left over. */

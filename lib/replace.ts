@@ -1,13 +1,14 @@
 import { accessSync, chmodSync, constants, fstatSync, linkSync, renameSync, rmSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type Card, parseCard } from "./card.ts";
-import type { Context } from "./context.ts";
+import { type Context, sleep } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { append, isFile, isSameFile, listNames, makeDirectories, OpenFile, readBytes, syncDirectory, syncFile, writeNew } from "./files.ts";
 
 /** ms for which a replaced file must not have grown before it is let go. */
 const quiet = 250;
+/** ms for which an Entry may be in the middle of being written. */
+const settle = 300;
 /** ms that an edit waits for the lock. Who died with it is found out after 10 s. */
 const patience = 60_000;
 
@@ -23,10 +24,14 @@ export async function replaceCard(context: Context, path: string, change: (bytes
 		recoverOne(context, path);
 		const old = oldPath(path);
 		const temporary = `${locksOf(path)}/${basename(path)}.${context.instance}.new`;
-		for (;;) {
+		for (let tries = 0; ; ) {
 			const file = new OpenFile(path);
 			try {
 				const before = file.read(0, file.size);
+				if (isUnfinished(before) && Math.abs(context.now() - file.modified) < settle && tries++ < settle / 10) {
+					await sleep(10);
+					continue;
+				}
 				const after = await change(before);
 				if (after.equals(before)) return false;
 				rmSync(temporary, { force: true });
@@ -36,7 +41,14 @@ export async function replaceCard(context: Context, path: string, change: (bytes
 					throw new XferError("EHELD", `another took the lock of ${basename(path)} meanwhile`, "try again");
 				// What others add meanwhile comes along: then nothing is between the last look and the rename.
 				let copied = before.length;
-				for (; file.measure() > copied; copied = file.size) append(temporary, file.read(copied, file.size - copied), false);
+				for (const end = context.monotonic() + settle; file.measure() > copied; ) {
+					const more = file.read(copied, file.size - copied);
+					if (isUnfinished(more, true) && context.monotonic() < end) await sleep(5);
+					else {
+						append(temporary, more, false);
+						copied += more.length;
+					}
+				}
 				if (!isSameFile(file.fd, path) || file.size < copied) {
 					rmSync(old, { force: true });
 					continue; // somebody replaced it without the lock, an editor perhaps
@@ -99,14 +111,21 @@ function recoverOne(context: Context, path: string): void {
 /** Adds what the replaced file still gets: a writer may have opened it before it was replaced, and write to it only now. */
 async function absorb(context: Context, file: OpenFile, size: number, path: string): Promise<void> {
 	let seen = size;
-	for (let since = context.monotonic(); context.monotonic() - since < quiet; ) {
-		if (file.measure() > seen) {
-			seen = file.size;
-			since = context.monotonic();
-			addMissing(context, file.read(0, seen), path);
-		}
-		await sleep(10);
+	for (let since = context.monotonic(); context.monotonic() - since < quiet; await sleep(10)) {
+		if (file.measure() === seen) continue;
+		seen = file.size;
+		since = context.monotonic();
+		const old = file.read(0, seen);
+		if (!isUnfinished(old)) addMissing(context, old, path);
 	}
+	if (seen > size) addMissing(context, file.read(0, seen), path); // what is torn by now is torn
+}
+
+/** Whether the end of it may be just being written: a large write is seen page by page. */
+function isUnfinished(bytes: Buffer, isTail = false): boolean {
+	const { entries, introduction } = parseCard(bytes);
+	const last = entries.at(-1);
+	return last ? last.is("torn") : isTail && introduction.end > introduction.begin; // a header whose end is to come is no header yet
 }
 
 function addMissing(context: Context, old: Buffer, path: string): void {

@@ -1,7 +1,7 @@
 import { lstatSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type Board, isCardName, publish, stem } from "./board.ts";
 import { claimHost, type Entry, parseCard, stateOfCard } from "./card.ts";
+import { sleep } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { compare } from "./filename.ts";
 import { isFile, makeDirectories, readBytes } from "./files.ts";

@@ -1,8 +1,7 @@
 import { type CardInfo, type OpenCard, openBoard, stem } from "../../lib/board.ts";
 import { type CardWarning, claimHost, type Entry, type Flaw } from "../../lib/card.ts";
 import { XferError } from "../../lib/errors.ts";
-import { openTree } from "../../lib/tree.ts";
-import { watchBoard } from "../../lib/watch-board.ts";
+import type { Tree } from "../../lib/tree.ts";
 import type { Values } from "../command.ts";
 import { formatAge, formatClock, parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
@@ -43,9 +42,9 @@ export async function list(session: Session, _: readonly string[], values: Value
 }
 
 /** What a CARD completes to: the names, each of which begins with a title and ends with an id. */
-export function names(): string[] {
+export function names(tree: Tree): string[] {
 	// A file name is a peer's text, and some shells expand what is completed.
-	return openBoard(openTree())
+	return openBoard(tree)
 		.files()
 		.map(stem)
 		.filter((word) => /^[A-Za-z0-9._+@=-]+$/.test(word));
@@ -128,6 +127,7 @@ export async function watch(session: Session, [piece]: readonly string[], values
 	const board = openBoard(session.tree);
 	const signal = typeof values.timeout === "string" ? timeoutSignal(parseDuration(values.timeout, "--timeout")) : undefined;
 	const file = piece === undefined ? undefined : await board.find(piece);
+	const { watchBoard } = await import("../../lib/watch-board.ts");
 	for await (const { card, entry } of watchBoard(board, { file, signal, persistent: true })) {
 		const [line = ""] = entry.text.toString().trim().split("\n");
 		if (session.json) printJson("xfer.entry/1", { card: card.id, title: card.title, file: card.file, ...entryDocument(entry) });

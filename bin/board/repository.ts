@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 import { openBoard } from "../../lib/board.ts";
 import { parseCard } from "../../lib/card.ts";
+import { sleep } from "../../lib/context.ts";
 import { XferError } from "../../lib/errors.ts";
 import { readPlainFront } from "../../lib/front.ts";
 import { mergeCards } from "../../lib/merge.ts";

@@ -1,7 +1,7 @@
 import { type Board, openBoard, stem } from "../../lib/board.ts";
 import type { Entry } from "../../lib/card.ts";
 import { XferError } from "../../lib/errors.ts";
-import { notifyMentioned } from "../../lib/mentions.ts";
+import { mentionsIn, notifyMentioned } from "../../lib/mentions.ts";
 import type { Outcome } from "../../lib/send.ts";
 import type { Values } from "../command.ts";
 import { parseDuration } from "../duration.ts";
@@ -24,11 +24,15 @@ export async function add(session: Session, [piece = "", ...words]: readonly str
 	const type = typeof values.type === "string" ? values.type : undefined;
 	const text = given(board, words, `xfer board add ${piece} "…", or: … | xfer board add ${piece} -`);
 	const entry = board.add(file, { author: session.me, text, type });
-	const card = await board.read(file);
-	const told = values["no-mention"] ? [] : notifyMentioned(session.tree, { card: card.id, title: card.title }, entry, session.me);
+	let told: readonly Outcome[] = [];
+	if (!values["no-mention"] && mentionsIn(entry.text.toString()).length > 0) {
+		const { id, title } = await board.read(file);
+		told = notifyMentioned(session.tree, { card: id, title }, entry, session.me);
+	}
 	printEntry(session, "added", file, entry, { mentioned: told.map(documentOf) });
 	noteMentions(told);
-	if (card.removed) note(`xfer: ${stem(file)} was removed: to have it back in the lists, xfer board rm ${card.id} --undo`);
+	if (await board.isRemoved(file))
+		note(`xfer: ${stem(file)} was removed: to have it back in the lists, xfer board rm ${stem(file)} --undo`);
 }
 
 export async function edit(session: Session, [piece = ""]: readonly string[], values: Values): Promise<undefined> {

@@ -3,7 +3,9 @@ import type { Command, Option } from "../command.ts";
 const timeout: Option = { type: "string", value: "10m", help: "watch no longer than this; exit 4 then" };
 
 /** What each sub-command does is loaded when it is run: the declarations are all that the other commands pay for. */
-const load = () => import("#board");
+const look = async () => await (await import("#board")).look();
+const write = async () => await (await import("#board")).write();
+const repository = async () => await (await import("#board")).repository();
 
 const list: Command = {
 	name: "board list",
@@ -18,7 +20,7 @@ const list: Command = {
 		mine: { type: "boolean", help: "only what I began or have claimed" },
 	},
 	words: [0, 0],
-	run: async (session, words, values) => (await load()).list(session, words, values),
+	run: async (session, words, values) => (await look()).list(session, words, values),
 };
 
 const create: Command = {
@@ -32,7 +34,7 @@ const create: Command = {
 	options: {},
 	words: [1, Number.POSITIVE_INFINITY],
 	speaks: true,
-	run: async (session, words) => (await load()).create(session, words),
+	run: async (session, words) => (await write()).create(session, words),
 };
 
 const show: Command = {
@@ -49,7 +51,7 @@ const show: Command = {
 	},
 	words: [1, 1],
 	completes: "cards",
-	run: async (session, words, values) => (await load()).show(session, words, values),
+	run: async (session, words, values) => (await look()).show(session, words, values),
 };
 
 const add: Command = {
@@ -67,7 +69,7 @@ const add: Command = {
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
 	speaks: true,
-	run: async (session, words, values) => (await load()).add(session, words, values),
+	run: async (session, words, values) => (await write()).add(session, words, values),
 };
 
 const edit: Command = {
@@ -84,7 +86,7 @@ const edit: Command = {
 	},
 	words: [1, 1],
 	completes: "cards",
-	run: async (session, words, values) => (await load()).edit(session, words, values),
+	run: async (session, words, values) => (await write()).edit(session, words, values),
 };
 
 const claim: Command = {
@@ -95,7 +97,7 @@ const claim: Command = {
 	options: { for: { type: "string", value: "2h", help: "how long it holds" } },
 	words: [1, 1],
 	completes: "cards",
-	run: async (session, words, values) => (await load()).claim(session, words, values),
+	run: async (session, words, values) => (await write()).claim(session, words, values),
 };
 
 const release: Command = {
@@ -106,7 +108,7 @@ const release: Command = {
 	options: {},
 	words: [1, 1],
 	completes: "cards",
-	run: async (session, words) => (await load()).release(session, words),
+	run: async (session, words) => (await write()).release(session, words),
 };
 
 const done: Command = {
@@ -118,7 +120,7 @@ const done: Command = {
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
 	speaks: true,
-	run: async (session, words) => (await load()).done(session, words),
+	run: async (session, words) => (await write()).done(session, words),
 };
 
 const rm: Command = {
@@ -137,7 +139,7 @@ const rm: Command = {
 	},
 	words: [1, 1],
 	completes: "cards",
-	run: async (session, words, values) => (await load()).remove(session, words, values),
+	run: async (session, words, values) => (await write()).remove(session, words, values),
 };
 
 const watch: Command = {
@@ -151,7 +153,7 @@ const watch: Command = {
 	options: { timeout },
 	words: [0, 1],
 	completes: "cards",
-	run: async (session, words, values) => (await load()).watch(session, words, values),
+	run: async (session, words, values) => (await look()).watch(session, words, values),
 };
 
 const init: Command = {
@@ -161,7 +163,7 @@ const init: Command = {
 	examples: [["xfer board init --remote git@example.org:team/board.git", "safe to repeat; keeps what is there"]],
 	options: { remote: { type: "string", value: "URL", help: "where to push and fetch" } },
 	words: [0, 0],
-	run: async (session, words, values) => (await load()).init(session, words, values),
+	run: async (session, words, values) => (await repository()).init(session, words, values),
 };
 
 const sync: Command = {
@@ -177,7 +179,7 @@ const sync: Command = {
 		"no-mention": { type: "boolean", help: "hand no notes to those mentioned" },
 	},
 	words: [0, 0],
-	run: async (session, words, values) => (await load()).sync(session, words, values),
+	run: async (session, words, values) => (await repository()).sync(session, words, values),
 };
 
 const repair: Command = {
@@ -188,7 +190,7 @@ const repair: Command = {
 	options: {},
 	words: [0, 1],
 	completes: "cards",
-	run: async (session, words) => (await load()).repair(session, words),
+	run: async (session, words) => (await write()).repair(session, words),
 };
 
 const mergeDriver: Command = {
@@ -198,7 +200,7 @@ const mergeDriver: Command = {
 	examples: [["xfer board merge-driver %O %A %B", "as xfer board init registers it"]],
 	options: {},
 	words: [3, 3],
-	run: async (session, words) => (await load()).mergeDriver(session, words),
+	run: async (session, words) => (await repository()).mergeDriver(session, words),
 };
 
 export const board: Command = {

@@ -16,7 +16,7 @@ const meanings = {
 export const doctor: Command = {
 	name: "doctor",
 	usage: "[FILE…]",
-	summary: "what is wrong with the tree, or how a file reads",
+	summary: "what is wrong with tree and Board, or how a file reads",
 	examples: [
 		["xfer doctor", "each finding with its cure; exit 1 if there is one"],
 		["xfer doctor draft.md", "what a reader would see in this file"],
@@ -25,7 +25,8 @@ export const doctor: Command = {
 	words: [0, Number.POSITIVE_INFINITY],
 	async run(session, names) {
 		if (names.length > 0) return files(names, session.json);
-		const { findings, checks } = await diagnose(session.tree);
+		const { findings: found, checks } = await diagnose(session.tree);
+		const findings = [...found, ...(await (await (await import("#board")).doctor()).diagnoseBoard(session.tree))];
 		if (session.json) printJson("xfer.doctor/1", { root: session.tree.context.root, findings, checks, files: [] });
 		else {
 			print(`${session.tree.context.root}\n`);

@@ -7,7 +7,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { openTree, type Tree } from "../../lib/index.ts";
+import { openBoard, openTree, type Tree } from "../../lib/index.ts";
 
 const project = path.resolve(import.meta.dirname, "../..");
 const cli = path.join(project, "dist/bin/xfer.cjs");
@@ -129,6 +129,40 @@ const benches: Record<string, () => void | Promise<void>> = {
 			"≤ 6 / ≤ 3.5",
 			`${times(got.synced / got.bare)} / ${times(got.unsynced / got.bare)}`,
 		]);
+	},
+
+	async board() {
+		const tree = freshTree();
+		const board = openBoard(tree);
+		const text = "They are read twice: once for the list and once for the take. See lib/inbox.ts, and what mblaze does about it.";
+		const card = (title: string, entries: number) => {
+			const { file, id } = board.create({ title, author: "bench", text: "Where do we keep the parsed headers?" });
+			for (let at = 0; at < entries; at++) board.add(file, { author: "bench", text });
+			return id;
+		};
+		for (let at = 0; at < 1000; at++) card(`Number ${at} of the Cards`, 20);
+		const cases: Record<string, () => void> = { empty: node("-e", "0"), list: node(cli, "board", "list") };
+		const backlog = path.join(base, "backlog");
+		if (has("backlog")) {
+			fs.mkdirSync(backlog);
+			const cwd = { cwd: backlog };
+			command("git", ["init", "-q", "."], cwd)();
+			command("backlog", ["init", "bench", "--defaults", "--integration-mode", "none"], cwd)();
+			const [begin, end] = ["<!-- SECTION:DESCRIPTION:BEGIN -->", "<!-- SECTION:DESCRIPTION:END -->"];
+			for (let at = 1; at <= 1000; at++) {
+				const front = `id: TASK-${at}\ntitle: Number ${at}\nstatus: To Do\nassignee: []\ncreated_date: '2026-11-30 12:00'\nlabels: []\ndependencies: []`;
+				const body = `## Description\n\n${begin}\n${`${text}\n\n`.repeat(20)}${end}\n`;
+				fs.writeFileSync(path.join(backlog, `backlog/tasks/task-${at} - Number-${at}.md`), `---\n${front}\n---\n\n${body}`);
+			}
+			cases.backlog = command("backlog", ["task", "list", "--plain"], cwd);
+		}
+		const got = best(cases, 15);
+		rows.push(["`xfer board list`, 1,000 Cards of 20 Entries ÷ `node -e 0`", "≤ 4", times((got.list ?? 0) / (got.empty ?? 1))]);
+		if (got.backlog)
+			rows.push(["beside it: `backlog task list --plain`, 1,000 tasks ÷ `node -e 0`", "", times(got.backlog / (got.empty ?? 1))]);
+		const [small, big] = [card("Small", 50), card("Big", 5000)];
+		const added = best({ small: node(cli, "board", "add", small, text), big: node(cli, "board", "add", big, text) }, 30);
+		rows.push(["`xfer board add` to a Card of 5,000 Entries ÷ one of 50", "≤ 1.3", times(added.big / added.small)]);
 	},
 
 	async watch() {
