@@ -1198,8 +1198,9 @@ function finish(   k) {
 	raw = raw rest
 	sub(/[\r\n]+$/, "", raw)
 	k = id[m] in seen ? seen[id[m]] : 0
+	if ((raw in stood) || (k && torn[m] && index(bytes[k], raw) == 1)) { m--; return }
+	stood[raw] = 1
 	if (id[m] == "") return
-	if (k && ((torn[m] && index(bytes[k], raw) == 1) || raw == bytes[k])) { m--; return }
 	if (k && torn[k] && index(raw, bytes[k]) == 1) void[k] = 1
 	if (!k || void[k]) { seen[id[m]] = m; bytes[m] = raw }
 }
@@ -1228,7 +1229,7 @@ function parse(side,   i, s, f, k, j) {
 	finish()
 }
 function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended, gone, count, key, title, maker, made, last, latest, author, who, end) {
-	split("", line); split("", seen); split("", bytes); split("", void)
+	split("", line); split("", seen); split("", stood); split("", bytes); split("", void)
 	n = m = 0
 	path = "./" file
 	while ((getline s < path) > 0) {
