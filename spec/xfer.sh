@@ -1239,10 +1239,11 @@ function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended,
 	close(path)
 	start = 1
 	size = 0
-	for (i = 1; i <= n && size <= 65536; i++) {
+	for (i = 1; i <= n; i++) {
 		s = line[i]
-		size += length(s) + 1
+		if ((size += length(s) + 1) > 65536) break
 		sub(/\r$/, "", s)
+		if (i == 1) sub(/^\357\273\277/, "", s)
 		if (s == "---" && i > 1) { start = i + 1; break }
 		if (i == 1 && s != "---") break
 	}
