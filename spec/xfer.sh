@@ -217,7 +217,7 @@ xfer_do_doctor() {
 
 # Cards: topics on the Board that Entries are appended to [14].
 xfer_do_board() {
-	_action=${1:-} _h_date=''
+	_action=${1:-} _h_date='' _text=''
 	[ $# = 0 ] || shift
 	case $_action in
 	list) xfer_args 'as= all mine' "$@" ;;
@@ -949,12 +949,13 @@ xfer_shown() {
 	case $1 in *[!\ -~]*) _shown=$(VALUE=$1 awk -v mode=shown "$xfer_functions") ;; esac
 }
 
-# The text of an Entry or a Card: words in _body, or standard input in the file _spool. Empty is refused when _text says so.
+# The text of an Entry or a Card: words in _body, or standard input in the file _spool. When _text says that there must be one, none is
+# refused, and without words standard input is read.
 xfer_board_text() {
 	_body=$_words _spool='' _size=${#_words}
 	[ -d .locks ] || mkdir .locks 2>/dev/null || [ -d .locks ] || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)"
-	if [ -n "$_dash" ]; then
-		[ -z "$_words" ] || xfer_die 2 "words, or - for standard input, not both"
+	if [ -n "$_dash" ] || { [ -n "$_text" ] && [ $_count -lt 2 ]; }; then
+		[ $_count -lt 2 ] || xfer_die 2 "words, or - for standard input, not both"
 		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		xfer_clock 24 # for the names of what it writes
 		xfer_digits
@@ -1291,12 +1292,13 @@ function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended,
 		if (t != "") { s = end[k]; sub(/0*$/, "", s); print substr(who[k], index(who[k], "@") + 1) "\n" substr(s, 1, 20) substr(substr(s, 21) "000", 1, length(s) > 23 ? length(s) - 20 : 3) "Z" }
 		return
 	}
-	if (((ended || gone) && !all) || (mine && t != ENVIRON["ME"])) return
+	if (((ended || gone) && !all) || (mine && t != ENVIRON["ME"] && maker != ENVIRON["ME"])) return
 	if (last == "") last = made
-	if (author == "") author = maker
+	if (maker == "") maker = "unknown"
+	if (!count) author = maker
 	sub(/\.md$/, "", file)
 	key = match(file, /-[0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z]$/) ? substr(file, RSTART + 1) : file
-	printf "%s\037%s\t%s\t%s\t%d\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), count, clean(last, "shown"), clean(author, "shown"), t
+	printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), large ? "?" : count + 0, clean(last, "shown"), author == "" ? "unknown" : clean(author, "shown"), t
 }
 { names[++cards] = $0 }
 END { RS = "\n"; for (c = 1; c <= cards; c++) card(substr(names[c], 2), names[c] ~ /^L/) }'

@@ -179,14 +179,16 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 	test("takes its text from where it is told, and does not wait for another", async () => {
 		card("x-aaaaaa.md");
 		for (const args of [
-			["add", "aaaaaa"],
 			["add", "aaaaaa", "words", "-"],
+			["add", "aaaaaa", "", "-"],
 			["new", "title", "words", "-"],
 			["add", "aaaaaa", "--type"],
 		]) {
 			const { code, out } = await board("bob", args, { input: "input" });
 			expect([args, code, out]).toEqual([args, 2, ""]);
 		}
+		expect((await board("bob", ["add", "aaaaaa"], { input: "input" })).code).toBe(0);
+		expect(fs.readFileSync(file("x-aaaaaa.md"), "utf8")).toMatch(/Z\n\ninput\n<!-- \w{8} -->\n$/);
 		expect((await board("bob", ["done", "aaaaaa"], { input: "input" })).code).toBe(0);
 		expect(fs.readFileSync(file("x-aaaaaa.md"), "utf8")).toMatch(/Z\n\n\n<!-- \w{8} -->\n$/);
 		expect([ls(root, "board"), ls(root, "board", ".locks")]).toEqual([[".locks", "x-aaaaaa.md"], []]);
@@ -205,14 +207,6 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		card("x-aaaaaa.md");
 		const [long, short] = [await board("bob", ["claim", "aaaaaa", "--for", "3h"]), await board("bob", ["claim", "aaaaaa", "--for", "1m"])];
 		expect(short.out.split("\t")[2]).toBe(long.out.split("\t")[2]);
-	});
-
-	test("lists what somebody holds as theirs", async () => {
-		card("x-aaaaaa.md");
-		card("x-bbbbbb.md");
-		await board("alice", ["claim", "aaaaaa"]);
-		await board("bob", ["claim", "bbbbbb"]);
-		expect((await rows("--mine")).map(([id]) => id)).toEqual(["aaaaaa"]);
 	});
 
 	test("nothing in a Card, a name or a text is run", async () => {

@@ -230,11 +230,12 @@ scenario("add appends, and what was there stays byte for byte", async (t) => {
 	}
 	equal((await list(t.send))[0][3], "3", "the number of Entries");
 });
-scenario("the author is the Node that a second name leads to", async (t) => {
-	build(t.root, { "nodes/bob": { dir: true }, "nodes/bobby": { symlink: "bob" }, "board/x-aaaaaa.md": card("aaaaaa") });
-	await t.take(["board", "add", "aaaaaa", "x", "--as", "Bobby"]);
+scenario("an author needs no Node, and none is made; its name is folded", async (t) => {
+	build(t.root, { "board/x-aaaaaa.md": card("aaaaaa") });
 	await t.take(["board", "add", "aaaaaa", "x", "--as", "Carol"]);
-	equal(types(t, "x-aaaaaa.md"), ["note bob", "note carol"], "the Entries");
+	await t.send(["board", "add", "aaaaaa", "x"], { env: { XFER_NODE: "Dave" } });
+	equal(types(t, "x-aaaaaa.md"), ["note carol", "note dave"], "the Entries");
+	equal(t.ls("nodes"), [], "nodes/");
 });
 scenario("20 who add at once lose nothing", async (t) => {
 	const { id, file } = await make(t.send, "Busy", "--as", "alice");
@@ -393,6 +394,13 @@ scenario("the list: newest activity first; what is done or removed only with --a
 	equal(await seen(), [...a, ...c, ...d], "the list");
 	equal(await seen("--all"), [...a, ...b, ...c, ...d], "the list with --all");
 	assertSame(before, t.snapshot());
+});
+scenario("the list with --mine: what one began or holds", async (t) => {
+	const begun = await make(t.send, "begun", "--as", "alice");
+	const held = await make(t.send, "held", "--as", "bob");
+	await make(t.send, "other", "--as", "bob");
+	await t.take(asAlice("board", "claim", held.id));
+	equal((await list(t.take, "--mine", "--as", "alice")).map((row) => row[0]).sort(), [begun.id, held.id].sort(), "the list");
 });
 scenario("control characters of a title, an author or a name are shown and not obeyed", async (t) => {
 	build(t.root, {
