@@ -1196,6 +1196,8 @@ function keep(s) { if (length(rest) > 2000) { raw = raw rest; rest = "" } rest =
 function finish(   k) {
 	if (!open) return
 	open = 0
+	if ((place[m] = norm(when[m])) == "") place[m] = before
+	before = place[m]
 	raw = raw rest
 	sub(/[\r\n]+$/, "", raw)
 	k = id[m] in seen ? seen[id[m]] : 0
@@ -1207,6 +1209,7 @@ function finish(   k) {
 }
 function parse(side,   i, s, f, k, j) {
 	some = 0
+	before = norm(made) # the date of what has none is that of the Entry before it
 	for (i = start; i <= n; i++) {
 		if (side_of[i] && side_of[i] != side) continue
 		s = line[i]
@@ -1229,9 +1232,10 @@ function parse(side,   i, s, f, k, j) {
 	}
 	finish()
 }
-function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended, gone, count, key, title, maker, made, last, latest, author, who, end) {
+function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended, gone, count, key, title, maker, last, latest, author, who, end) {
 	split("", line); split("", seen); split("", stood); split("", bytes); split("", void)
 	n = m = 0
+	made = ""
 	path = "./" file
 	while ((getline s < path) > 0) {
 		line[++n] = s
@@ -1259,7 +1263,7 @@ function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended,
 	if (sides()) { parse(1); parse(2); k = 1 } else { parse(0); k = 0 }
 	for (i = 1; i <= m; i++) {
 		if (void[i]) continue
-		for (j = ++count; k && j > 1 && norm(when[i]) id[i] < norm(when[order[j - 1]]) id[order[j - 1]]; j--) order[j] = order[j - 1]
+		for (j = ++count; k && j > 1 && place[i] id[i] < place[order[j - 1]] id[order[j - 1]]; j--) order[j] = order[j - 1]
 		order[j] = i
 	}
 	for (j = 1; j <= count; j++) {
@@ -1275,7 +1279,7 @@ function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended,
 			}
 			for (k = claims - 1; k > 0; k--) if (who[k] == who[claims] && end[k] > w) { if (end[claims] > end[k]) end[k] = end[claims]; claims--; break }
 		}
-		else if (t == "release") { for (k = 1; k <= claims; k++) if (index(who[k], by[i] "@") == 1 && (first[i] !~ /^on [A-Za-z0-9._-]+$/ || "on " substr(who[k], index(who[k], "@") + 1) == first[i])) end[k] = "" }
+		else if (t == "release") { for (k = 1; k <= claims; k++) if (who[k] == by[i] "@" (first[i] ~ /^on [A-Za-z0-9._-]+$/ ? substr(first[i], 4) : "")) end[k] = "" }
 		else if (t == "done") claims = 0
 		else if (t == "removed" || t == "restored") gone = t == "removed"
 		if (t != "release") ended = t == "done"
