@@ -289,6 +289,7 @@ xfer_board_claim() {
 	xfer_others
 	_spool='' _body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
+	xfer_settled
 	xfer_holder
 	if [ "$_h_holder@$_h_on" != "$_me@$_on" ]; then
 		_body="on $_on"
@@ -992,6 +993,15 @@ xfer_append() {
 	rm -f "$_entry"
 	xfer_regular "$_card" || xfer_die 3 "$_card is gone"
 	xfer_die 1 "can't add to $PWD/$_card (may it be written, is there space?)"
+}
+
+# Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. Who was killed at it lets
+# nobody wait for long.
+xfer_settled() {
+	_tries=0
+	while [ -e ".locks/$_card.old" ] && [ -d ".locks/$_card.lock" ] && [ $_tries -lt 240 ]; do
+		sleep 0.05 2>/dev/null && _tries=$((_tries + 1)) || { sleep 1 && _tries=$((_tries + 20)); }
+	done
 }
 
 # Who holds _card, in _h_holder, _h_on and _h_until; who acts, on the host _on; in _h_date the time, but after the dates of this second's

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { ls, project, type Result, run, sh, tempTree } from "./helpers.ts";
+import { ls, project, type Result, run, sh, tempTree, until } from "./helpers.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -201,6 +201,25 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		const dates = [...fs.readFileSync(target, "utf8").matchAll(/^### \w{8} · \w+ · bob · (\S+)$/gm)].map(([, date]) => date);
 		expect(dates.length).toBe(5);
 		expect([...new Set(dates)].sort()).toEqual(dates);
+	});
+
+	test("a claim waits until the Card has been replaced: what was copied late stands behind", async () => {
+		const target = card("x-aaaaaa.md");
+		const before = fs.readFileSync(target, "utf8");
+		const locks = path.join(root, "board", ".locks");
+		fs.mkdirSync(path.join(locks, "x-aaaaaa.md.lock"), { recursive: true });
+		fs.linkSync(target, path.join(locks, "x-aaaaaa.md.old"));
+		const claiming = board("bob", ["claim", "aaaaaa"]);
+		const late = await until(() => /### \w{8} · claim.*<!-- \w{8} -->\n$/s.exec(fs.readFileSync(target, "utf8"))?.[0], "the claim");
+		const date = "2026-01-01T00:00:00.000Z";
+		const first = `### cccccccc · claim · carol · ${date}\n\nuntil 2999-01-01T00:00:00.000Z on box\n<!-- cccccccc -->\n`;
+		fs.writeFileSync(`${target}.new`, `${before}\n${first}\n${late}`);
+		fs.renameSync(`${target}.new`, target);
+		fs.rmSync(path.join(locks, "x-aaaaaa.md.old"));
+		fs.rmdirSync(path.join(locks, "x-aaaaaa.md.lock"));
+		const { code, out, err } = await claiming;
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol")]);
+		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
 	});
 
 	test("extends to the later end, and prints it", async () => {
