@@ -217,7 +217,7 @@ xfer_do_doctor() {
 
 # Cards: topics on the Board that Entries are appended to [14].
 xfer_do_board() {
-	_action=${1:-} _h_date='' _text=''
+	_action=${1:-} _h_date='' _text='' _spool=''
 	[ $# = 0 ] || shift
 	case $_action in
 	list) xfer_args 'as= all mine' "$@" ;;
@@ -227,7 +227,10 @@ xfer_do_board() {
 	*) xfer_die 2 "no board command '$_action' (list, new, show, add, claim, release or done; xfer.sh help)" ;;
 	esac
 	xfer_me || [ ! -L "$_dir" ] || xfer_die 2 "$_dir leads to no Node (choose another name)"
-	[ $_action != new ] || [ -d "$_root/board" ] || mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
+	if [ $_action = new ] && [ ! -d "$_root/board" ]; then
+		mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
+		xfer_sync "$_root" || : # a directory that can't be synced is no failure
+	fi
 	if ! cd "$_root/board" 2>/dev/null; then
 		[ $_action != list ] || exit 0
 		xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
@@ -268,7 +271,7 @@ xfer_board_new() {
 	printf '%s\t%s\n' "$_id" "$PWD/$_card"
 }
 
-xfer_board_show() { xfer_print "$_card"; }
+xfer_board_show() { xfer_print "./$_card"; }
 
 xfer_board_add() {
 	_type=${_o_type:-note}
@@ -285,9 +288,10 @@ xfer_board_add() {
 xfer_board_claim() {
 	_for=${_o_for:-2h}
 	xfer_duration for "$_for"
+	case ${_for%?} in *[!0]*) ;; *) xfer_die 2 "--for $_for claims nothing (2h, say)" ;; esac
 	xfer_holder
 	xfer_others
-	_spool='' _body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
+	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
 	xfer_settled
 	xfer_holder
@@ -295,7 +299,7 @@ xfer_board_claim() {
 		_body="on $_on"
 		xfer_append release
 		xfer_others
-		xfer_die 1 "the claim has ended by now (claim it for longer)"
+		xfer_die 5 "$_card could not be claimed: the claim has ended by now (somebody was done with it, or it was short)"
 	fi
 	printf 'claimed\t%s\tuntil %s\n' "$_digits" "$_h_until"
 }
@@ -303,16 +307,16 @@ xfer_board_claim() {
 xfer_board_release() {
 	xfer_holder
 	xfer_others
-	_spool='' _body="on $_on"
+	_body="on $_on"
 	[ -z "$_h_holder" ] || xfer_append release
 	xfer_shown "$_card"
 	printf 'released\t%s\n' "$_shown"
 }
 
 xfer_board_done() {
+	xfer_board_text # may take long: who holds it is asked after it
 	xfer_holder
 	xfer_others
-	xfer_board_text
 	xfer_append 'done'
 	xfer_shown "$_card"
 	printf 'done\t%s\t%s\n' "$_digits" "$_shown"
@@ -985,7 +989,7 @@ xfer_append() {
 	while [ $_tries -lt 10 ] && xfer_regular "$_card"; do
 		_tries=$((_tries + 1)) _wrote=''
 		{
-			dd ibs=65536 obs=$(($(wc -c <"$_entry"))) <"$_entry" >&3 2>/dev/null && _wrote=1 && { xfer_sync "$_card" || :; }
+			dd ibs=65536 obs=$(($(wc -c <"$_entry"))) <"$_entry" >&3 2>/dev/null && _wrote=1 && { xfer_sync "./$_card" || :; }
 			[ -z "$_wrote" ] || [ ! "$_card" -ef /dev/fd/3 ] || { rm -f "$_entry" && return; }
 		} 2>/dev/null 3>>"$_card"
 		[ -n "$_wrote" ] || break
@@ -1017,7 +1021,9 @@ xfer_holder() {
 
 # Ends the command when somebody else holds the Card.
 xfer_others() {
-	[ -z "$_h_holder" ] || [ "$_h_holder@$_h_on" = "$_me@$_on" ] || xfer_die 5 "$_h_holder on ${_h_on:-no host} holds $_card until $_h_until"
+	[ -z "$_h_holder" ] || [ "$_h_holder@$_h_on" = "$_me@$_on" ] && return
+	rm -f "$_spool"
+	xfer_die 5 "$_h_holder on ${_h_on:-no host} holds $_card until $_h_until"
 }
 
 # ---- Headers [5] ----
@@ -1200,7 +1206,7 @@ function sides(   i, s, state, from, found) {
 	if (state) for (i = from; i <= n; i++) side_of[i] = 0
 	return found
 }
-function begin(s) { open = ++m; id[m] = type[m] = by[m] = when[m] = first[m] = raw = rest = ""; torn[m] = 1; lines = 0; keep(s) }
+function begin(s) { open = ++m; id[m] = type[m] = when[m] = first[m] = raw = rest = ""; by[m] = "unknown"; torn[m] = 1; lines = 0; keep(s) }
 function keep(s) { if (length(rest) > 2000) { raw = raw rest; rest = "" } rest = rest s "\n" } # appending to a long string copies all of it
 # the Entry that ends here counts, unless it stood before
 function finish(   k) {
@@ -1312,7 +1318,7 @@ function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended,
 	if (!count) author = maker
 	sub(/\.md$/, "", file)
 	key = match(file, /-[0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z]$/) ? substr(file, RSTART + 1) : file
-	printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), large ? "?" : count + 0, clean(last, "shown"), author == "" ? "unknown" : clean(author, "shown"), t
+	printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), large ? "?" : count + 0, clean(last, "shown"), clean(author, "shown"), t
 }
 { names[++cards] = $0 }
 END { RS = "\n"; for (c = 1; c <= cards; c++) card(substr(names[c], 2), names[c] ~ /^L/) }'

@@ -222,6 +222,13 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
 	});
 
+	test("what another holds stays theirs, and a text for it is thrown away", async () => {
+		card("x-aaaaaa.md");
+		await board("alice", ["claim", "aaaaaa"]);
+		const { code, out } = await board("bob", ["done", "aaaaaa", "-"], { input: "finished\n" });
+		expect([code, out, ls(root, "board", ".locks")]).toEqual([5, "", []]);
+	});
+
 	test("extends to the later end, and prints it", async () => {
 		card("x-aaaaaa.md");
 		const [long, short] = [await board("bob", ["claim", "aaaaaa", "--for", "3h"]), await board("bob", ["claim", "aaaaaa", "--for", "1m"])];

@@ -187,7 +187,8 @@ scenario("wrong usage is refused, and nothing changes", async (t) => {
 		["add", "aaaaaa", "x", "--type", "a".repeat(33)],
 	])
 		await t.take(asAlice("board", ...args), { exit: 2 });
-	for (const time of ["soon", "2", "-1h", "1.5h", "h"]) await t.take(asAlice("board", "claim", "aaaaaa", `--for=${time}`), { exit: 2 });
+	for (const time of ["0s", "soon", "2", "-1h", "1.5h", "h"])
+		await t.take(asAlice("board", "claim", "aaaaaa", `--for=${time}`), { exit: 2 });
 	await t.take(asAlice("board", "add", "aaaaaa", ""), { exit: 2 });
 	await t.take(asAlice("board", "add", "aaaaaa", "-"), { exit: 2, stdin: "" });
 	for (const args of [
@@ -453,7 +454,10 @@ scenario("what is no regular file with a Card's name is skipped, never opened, a
 		])
 			await t.take(asAlice("board", ...args), { exit: 3 });
 	assertSame(before, t.snapshot());
-	for (const piece of ["aaaaad", "aaaaae", "aaaaaf"]) await t.take(asAlice("board", "add", piece, "x"));
+	for (const piece of ["aaaaad", "aaaaae", "aaaaaf"]) {
+		await t.take(asAlice("board", "add", piece, "x"), { env: { XFER_DURABILITY: undefined } });
+		check((await t.take(["board", "show", piece])).text.endsWith(" -->\n"), `${piece} is not shown`);
+	}
 	equal(
 		(await list(t.take, "--all")).map((row) => [row[1], row[3]]).sort(),
 		titles.map((title) => [title, title === "good" ? "0" : "1"]),
