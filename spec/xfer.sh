@@ -8,9 +8,9 @@
 # variable. A NUL in a header is not supported: shells drop it. Status: 0 done, 1 failed, 2 refused, 3 not there,
 # 5 somebody else's, 6 done for some. Variables begin with _, so that none of them is another program's.
 #
-# shellcheck disable=SC2015,SC2016,SC2018,SC2019,SC2086,SC2154,SC3012
+# shellcheck disable=SC2015,SC2016,SC2018,SC2019,SC2086,SC2094,SC2154,SC3012,SC3013
 # A && B || C is meant as it stands; quotes hold text for others; LC_ALL is C; _h_* are read by name; words are wanted of
-# what is unquoted (numbers, names of Nodes, steps); and [ a \< b ] is in dash and busybox, and in POSIX since 2024.
+# what is unquoted (numbers, names of Nodes, steps); and [ a \< b ] and -ef are in dash and busybox, and in POSIX since 2024.
 
 # The commands for who sources this: in subshells, so that they leave variables, options and the directory alone.
 xfer_join() (xfer_main join "$@")
@@ -22,6 +22,7 @@ xfer_reply() (xfer_main reply "$@")
 xfer_recall() (xfer_main recall "$@")
 xfer_live() (xfer_main live "$@")
 xfer_doctor() (xfer_main doctor "$@")
+xfer_board() (xfer_main board "$@")
 # For a script that is a Node itself: XFER_INSTANCE=$(xfer_instance); export XFER_INSTANCE; xfer_lock_acquire NAME || exit;
 # xfer_lock_refresh NAME every 5 s (1: the lock is lost, acquire it anew); xfer_lock_release NAME at the end.
 xfer_instance() (xfer_main instance)
@@ -41,6 +42,9 @@ xfer_help() {
 		xfer.sh join NAME                   makes a Node
 		xfer.sh live NAME CMD...            is that Node while CMD runs
 		xfer.sh doctor --json FILE          what a reader sees in a file
+		xfer.sh board list [--all] [--mine] id, title, by, Entries, date and author of the last, holder
+		xfer.sh board new TITLE ["the text"]; show CARD; add CARD "the text" [--type finding]
+		xfer.sh board claim CARD [--for 2h]; release CARD; done CARD ["the text"]
 		--as NAME: who acts (else $XFER_NODE, else the login name). send, reply: --subject S --kind K --expires 30m
 		--priority urgent|normal|low --key K; send: --re ID. Words that begin with a dash come after --
 	END
@@ -53,7 +57,7 @@ xfer_main() {
 '
 	IFS=" 	$_nl"
 	case $_command in
-	join | send | inbox | read | mark | reply | recall | live | doctor | instance | lock) shift ;;
+	join | send | inbox | read | mark | reply | recall | live | doctor | board | instance | lock) shift ;;
 	help | -h | --help) xfer_help && exit ;;
 	*) xfer_die 2 "no command '$_command' (xfer.sh help lists them)" ;;
 	esac
@@ -208,7 +212,114 @@ xfer_do_doctor() {
 	xfer_args json "$@"
 	[ -n "$_o_json" ] && [ $_count = 1 ] || xfer_die 2 "doctor looks at one file (xfer.sh doctor --json FILE)"
 	xfer_regular "$_first" && [ -r "$_first" ] && xfer_size "$_first" || xfer_die 3 "no regular file '$_first' that can be read"
-	head -c 70000 <"$_first" | FILE=$_first awk -v mode=json -v size="$_size" "$xfer_awk"
+	head -c 70000 <"$_first" | FILE=$_first awk -v mode=doctor -v size="$_size" "$xfer_awk"
+}
+
+# Cards: topics on the Board that Entries are appended to [14].
+xfer_do_board() {
+	_action=${1:-} _h_date='' _text='' _spool=''
+	[ $# = 0 ] || shift
+	case $_action in
+	list) xfer_args 'as= all mine' "$@" ;;
+	add) xfer_args 'as= type=' "$@" ;;
+	claim) xfer_args 'as= for=' "$@" ;;
+	new | show | release | 'done') xfer_args as= "$@" ;;
+	*) xfer_die 2 "no board command '$_action' (list, new, show, add, claim, release or done; xfer.sh help)" ;;
+	esac
+	xfer_me || [ ! -L "$_dir" ] || xfer_die 2 "$_dir leads to no Node (choose another name)"
+	if [ $_action = new ] && [ ! -d "$_root/board" ]; then
+		mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
+		xfer_sync "$_root" || : # a directory that can't be synced is no failure
+	fi
+	if ! cd "$_root/board" 2>/dev/null; then
+		[ $_action != list ] || exit 0
+		xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
+	fi
+	case $_action in list | new) ;; *) xfer_card "$_first" ;; esac
+	"xfer_board_$_action"
+}
+
+# A line for each Card, newest activity first.
+xfer_board_list() {
+	xfer_clock 0
+	_large=$_nl$(find . ! -name . -prune -type f -name '*.md' -size +32768)$_nl # more than 16 MiB: not to be read
+	for _file in *.md; do
+		xfer_regular "$_file" || continue
+		case $_large in *"$_nl./$_file$_nl"*) printf 'L%s/' "$_file" ;; *) printf 'A%s/' "$_file" ;; esac
+	done | ME=$_me awk -v RS=/ -v mode=list -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" "$xfer_cards" | sort -r | cut -d "$(printf '\037')" -f 2
+}
+
+# Publishes a Card whole, under a name that nobody has.
+xfer_board_new() {
+	[ -n "$_first" ] || xfer_die 2 "the title is missing (xfer.sh board new TITLE)"
+	xfer_clock 16
+	xfer_board_text
+	_slug=$(VALUE=$_first awk -v mode=slug "$xfer_functions")
+	case $_first in # bare only where YAML reads nothing but a string
+	[!A-Za-z]* | *[!A-Za-z0-9\ ._/@+-]* | *\ | ? | ?? | ??? | ???? | ?????) _first=$(VALUE=$_first awk -v mode=json "$xfer_functions") ;;
+	esac
+	xfer_digits
+	_id=${_digits%??}
+	_card=${_slug:-card}-$_id.md _entry=.locks/$_digits.new
+	_header="---${_nl}id: $_id${_nl}title: $_first${_nl}created_by: $_me${_nl}created_at: $_date$_nl---$_nl"
+	[ ${#_header} -le 65536 ] || xfer_die 2 "the title is too long (the header would be ${#_header} bytes, the limit is 65536)"
+	{ printf %s "$_header" && { [ $_size = 0 ] || { echo && xfer_escaped; }; }; } >"$_entry" && xfer_sync "$_entry" && ln "$_entry" "$_card"
+	_status=$?
+	rm -f "$_entry" "$_spool"
+	[ $_status = 0 ] || xfer_die 1 "can't make $PWD/$_card (is there space?)"
+	xfer_sync . || : # it is there, and must not be made again for this
+	printf '%s\t%s\n' "$_id" "$PWD/$_card"
+}
+
+xfer_board_show() { xfer_print "./$_card"; }
+
+xfer_board_add() {
+	_type=${_o_type:-note}
+	case $_type in [!a-z]* | *[!a-z0-9_-]* | ?????????????????????????????????*) xfer_die 2 "'$_type' is not a type (1 to 32 of a-z 0-9 _ -, the first a letter)" ;; esac
+	xfer_clock 8
+	_text=must
+	xfer_board_text
+	xfer_append "$_type"
+	xfer_shown "$_card"
+	printf 'added\t%s\t%s\n' "$_digits" "$_shown"
+}
+
+# Appends, then looks whose claim stands first: of several at once one wins.
+xfer_board_claim() {
+	_for=${_o_for:-2h}
+	xfer_duration for "$_for"
+	case ${_for%?} in *[!0]*) ;; *) xfer_die 2 "--for $_for claims nothing (2h, say)" ;; esac
+	xfer_holder
+	xfer_others
+	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
+	xfer_append claim
+	xfer_settled
+	xfer_holder
+	if [ "$_h_holder@$_h_on" != "$_me@$_on" ]; then
+		_body="on $_on"
+		xfer_append release
+		xfer_others
+		xfer_die 5 "$_card could not be claimed: the claim has ended by now (somebody was done with it, or it was short)"
+	fi
+	printf 'claimed\t%s\tuntil %s\n' "$_digits" "$_h_until"
+}
+
+xfer_board_release() {
+	xfer_holder
+	xfer_others
+	_body="on $_on"
+	[ -z "$_h_holder" ] || xfer_append release
+	xfer_shown "$_card"
+	printf 'released\t%s\n' "$_shown"
+}
+
+xfer_board_done() {
+	xfer_board_text # may take long: who holds it is asked after it
+	xfer_holder
+	xfer_others
+	xfer_append 'done'
+	xfer_shown "$_card"
+	printf 'done\t%s\t%s\n' "$_digits" "$_shown"
 }
 
 # A new instance, to be XFER_INSTANCE.
@@ -306,6 +417,7 @@ xfer_die() {
 xfer_args() {
 	_allowed=" $1 " _count=0 _first='' _words='' _dash='' _verbatim=''
 	_o_as='' _o_kind='' _o_subject='' _o_priority='' _o_expires='' _o_key='' _o_re='' _o_all='' _o_take='' _o_peek='' _o_json=''
+	_o_type='' _o_for='' _o_mine=''
 	while shift && [ $# -gt 0 ]; do
 		case $_verbatim$1 in
 		--) _verbatim=1 && continue ;;
@@ -619,7 +731,7 @@ xfer_text() {
 	set -- $1
 	case $_o_priority in '' | urgent | normal | low) ;; *) xfer_die 2 "--priority is urgent, normal or low" ;; esac
 	_expires=$_o_expires _body='' _spool=''
-	case ${_expires%[smhd]} in '' | "$_expires" | *[!0-9]* | ?????????*) [ -z "$_expires" ] || xfer_die 2 "--expires takes a duration (30s, 10m, 2h, 7d)" ;; esac
+	[ -z "$_expires" ] || xfer_duration expires "$_expires"
 	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
 		_body=$_words _size=${#_words}
 	else
@@ -628,15 +740,30 @@ xfer_text() {
 		_o_subject=$_o_subject$_words
 		xfer_id
 		xfer_make "$_root/nodes/$1"
-		_spool=$_root/nodes/$1/tmp/$_new.in
-		head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
-		_size=$(($(wc -c <"$_spool")))
+		xfer_spool "$_root/nodes/$1/tmp/$_new.in"
 		[ -z "$_expires" ] || _now=$(date +%s) # standard input may have taken long
 	fi
-	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_awk")
-	[ $_size -eq 0 ] || [ $_size -gt "$_max" ] || return 0
+	[ -z "$_expires" ] || _expires=$(awk -v mode=expires -v now="$_now" -v duration="$_expires" "$xfer_functions")
+	xfer_fits "nothing to send: the text is empty"
+}
+
+# Refuses what is no duration, of the option $1.
+xfer_duration() {
+	case ${2%[smhd]} in '' | "$2" | *[!0-9]* | ?????????*) xfer_die 2 "--$1 takes a duration (30s, 10m, 2h, 7d)" ;; esac
+}
+
+# Standard input in the file $1, which becomes _spool; its size in _size.
+xfer_spool() {
+	_spool=$1
+	head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
+	_size=$(($(wc -c <"$_spool")))
+}
+
+# Refuses a text that is too large or, when $1 says why, empty.
+xfer_fits() {
+	[ $_size -gt "$_max" ] || { [ $_size -eq 0 ] && [ -n "$1" ]; } || return 0
 	[ -z "$_spool" ] || rm -f "$_spool"
-	[ $_size -gt 0 ] || xfer_die 2 "nothing to send: the text is empty"
+	[ $_size -gt 0 ] || xfer_die 2 "$1"
 	xfer_die 2 "the text is $_size bytes${_spool:+ or more}, the limit is $_max (XFER_MAX_BYTES)"
 }
 
@@ -687,7 +814,7 @@ xfer_fields() {
 		_value=$2
 		case $1:$_value in
 		to:*) ;;
-		*[!\ -~]* | $1:[\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_awk") ;;
+		*[!\ -~]* | $1:[\"\[\ ]* | *\ ) _value=$(VALUE=$_value awk -v mode=quote "$xfer_functions") ;;
 		esac
 		[ -z "$_value" ] || _header="$_header$1: $_value$_nl"
 		shift 2
@@ -803,11 +930,107 @@ xfer_release() {
 	rmdir "$_lock" 2>/dev/null || :
 }
 
+# ---- Cards [14]: from the directory of the Board ----
+
+# The Card that a person means by $1: its file name in _card.
+xfer_card() {
+	_piece=${1##*/} && _piece=${_piece%.md} _card='' _best=0 _others=''
+	case $_piece in *[A-Z]*) _piece=$(printf %s "$_piece" | tr A-Z a-z) ;; esac
+	for _file in *.md; do
+		xfer_regular "$_file" || continue
+		_id=${_file%.md}
+		case $_id in *[A-Z]*) _id=$(printf %s "$_id" | tr A-Z a-z) ;; esac
+		case $_id:${#_piece} in "$_piece":*) _rank=3 ;; *-"$_piece":6) _rank=2 ;; *"$_piece"*:*) _rank=1 ;; *) continue ;; esac
+		if [ $_rank -gt $_best ]; then _best=$_rank _card=$_file _others=''; elif [ $_rank = $_best ]; then _others="$_others $_file"; fi
+	done
+	[ $_best = 3 ] || [ ${#_piece} -ge 3 ] || xfer_die 2 "'$1' is too short for a piece of a Card's name (3 characters or more)"
+	[ -n "$_card" ] || xfer_die 3 "no Card '$1' in $PWD (xfer.sh board list --all lists them)"
+	[ -z "$_others" ] || xfer_die 2 "'$1' fits $_card$_others (say which)"
+}
+
+# What $1 is, with nothing in it that a terminal would obey, in _shown.
+xfer_shown() {
+	_shown=$1
+	case $1 in *[!\ -~]*) _shown=$(VALUE=$1 awk -v mode=shown "$xfer_functions") ;; esac
+}
+
+# The text of an Entry or a Card: words in _body, or standard input in the file _spool. When _text says that there must be one, none is
+# refused, and without words standard input is read.
+xfer_board_text() {
+	_body=$_words _spool='' _size=${#_words}
+	[ -d .locks ] || mkdir .locks 2>/dev/null || [ -d .locks ] || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)"
+	if [ -n "$_dash" ] || { [ -n "$_text" ] && [ $_count -lt 2 ]; }; then
+		[ $_count -lt 2 ] || xfer_die 2 "words, or - for standard input, not both"
+		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
+		xfer_clock 24 # for the names of what it writes
+		xfer_digits
+		xfer_spool ".locks/$_digits.in"
+	fi
+	xfer_fits "${_text:+nothing to add: the text is empty (give words, or - for standard input)}"
+}
+
+# The text, as it may stand in a Card: no line of it reads as structure. One newline more than it has.
+xfer_escaped() {
+	{ printf %s "$_body" && { [ -z "$_spool" ] || cat "$_spool"; } && echo; } |
+		sed -e 's/^\\*### /\\&/' -e 's/^\\*<!-- /\\&/' -e 's/^\\*<<<<<<</\\&/' -e 's/^\\*=======/\\&/' -e 's/^\\*>>>>>>>/\\&/' -e 's/^\\*|||||||/\\&/'
+}
+
+# The one place that appends to a Card: the text as an Entry of type $1, with its id in _digits. Its file is written before, so that a
+# full disk is noticed there, and that one write appends all of it. Replaced meanwhile: again, under the same id.
+xfer_append() {
+	xfer_clock 8
+	xfer_digits
+	[ -d .locks ] || mkdir .locks 2>/dev/null || [ -d .locks ] || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)"
+	_entry=.locks/$_digits.new _tries=0
+	{
+		printf '\n### %s · %s · %s · %s\n\n' "$_digits" "$1" "$_me" "${_h_date:-$_date}" && xfer_escaped && printf '<!-- %s -->\n' "$_digits"
+	} >"$_entry" || _tries=10
+	rm -f "$_spool"
+	while [ $_tries -lt 10 ] && xfer_regular "$_card"; do
+		_tries=$((_tries + 1)) _wrote=''
+		{
+			dd ibs=65536 obs=$(($(wc -c <"$_entry"))) <"$_entry" >&3 2>/dev/null && _wrote=1 && { xfer_sync "./$_card" || :; }
+			[ -z "$_wrote" ] || [ ! "$_card" -ef /dev/fd/3 ] || { rm -f "$_entry" && return; }
+		} 2>/dev/null 3>>"$_card"
+		[ -n "$_wrote" ] || break
+	done
+	rm -f "$_entry"
+	xfer_regular "$_card" || xfer_die 3 "$_card is gone"
+	xfer_die 1 "can't add to $PWD/$_card (may it be written, is there space?)"
+}
+
+# Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. Who was killed at it lets
+# nobody wait for long.
+xfer_settled() {
+	_tries=0
+	while [ -e ".locks/$_card.old" ] && [ -d ".locks/$_card.lock" ] && [ $_tries -lt 240 ]; do
+		sleep 0.05 2>/dev/null && _tries=$((_tries + 1)) || { sleep 1 && _tries=$((_tries + 20)); }
+	done
+}
+
+# Who holds _card, in _h_holder, _h_on and _h_until; who acts, on the host _on; in _h_date the time, but after the dates of this second's
+# Entries: a merge orders by date, and a release must not come before its claim.
+xfer_holder() {
+	xfer_clock 0
+	xfer_host
+	_on=$(printf %s "$_host" | tr -c A-Za-z0-9._- _)
+	for _name_of in date holder on until; do IFS='' read -r "_h_$_name_of"; done <<-END
+		$(printf 'A%s/' "$_card" | awk -v RS=/ -v mode=holder -v now="$_date" "$xfer_cards")
+	END
+}
+
+# Ends the command when somebody else holds the Card.
+xfer_others() {
+	[ -z "$_h_holder" ] || [ "$_h_holder@$_h_on" = "$_me@$_on" ] && return
+	rm -f "$_spool"
+	xfer_die 5 "$_h_holder on ${_h_on:-no host} holds $_card until $_h_until"
+}
+
 # ---- Headers [5] ----
 
-# Reads the first 70,000 bytes of a Handoff. Modes: fields (a line each, for xfer_head), line (for inbox), json (for doctor); and without
-# input: quote (a header value), expires (a date). Regular expressions are written so that every awk reads them alike, in bytes.
-xfer_awk='
+# What both kinds of files need; by itself, without input, by mode: quote (a header value), json and shown (any), slug, expires (a date).
+# Regular expressions are written so that every awk reads them alike, in bytes.
+xfer_functions='
 function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
 function is_json(s) { return s ~ /^"([^"\\\001-\037]|\\["\\\/bfnrt]|\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f])*"$/ }
 # s as UTF-8: what is none becomes U+FFFD (and sets bad). How "json" or "shown": control characters are escaped (and set escaped)
@@ -883,6 +1106,20 @@ function epoch(s,   n) {
 	n = days(substr(s, 1, 4) + 0, substr(s, 6, 2) + 0, substr(s, 9, 2) + 0)
 	return day(n) == substr(s, 1, 10) ? sprintf("%.0f", n * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2)) : ""
 }
+BEGIN {
+	for (i = 1; i < 256; i++) { chr[i] = sprintf("%c", i); ord[chr[i]] = i }
+	utf8 = "^([\302-\337][\200-\277]|\340[\240-\277][\200-\277]|[\341-\354\356\357][\200-\277][\200-\277]|\355[\200-\237][\200-\277]|\360[\220-\277][\200-\277][\200-\277]|[\361-\363][\200-\277][\200-\277][\200-\277]|\364[\200-\217][\200-\277][\200-\277])"
+	part = "^(\340[\240-\277]|[\341-\354\356\357][\200-\277]|\355[\200-\237]|\360[\220-\277][\200-\277]?|[\361-\363][\200-\277][\200-\277]?|\364[\200-\217][\200-\277]?)"
+	s = ENVIRON["VALUE"]
+	if (mode == "expires") print date(now + duration * (duration ~ /s$/ ? 1 : duration ~ /m$/ ? 60 : duration ~ /h$/ ? 3600 : 86400))
+	if (mode == "quote") { t = quote(s); print (escaped || s ~ /^["[ ]/ || s ~ / $/) ? t : clean(s) }
+	if (mode == "json") print quote(s)
+	if (mode == "shown") print clean(s, "shown")
+	if (mode == "slug") { s = tolower(s); gsub(/[^a-z0-9._-]+/, "-", s); sub(/^[^a-z0-9]+/, "", s); s = substr(s, 1, 48); sub(/-+$/, "", s); print s }
+}'
+
+# Reads the first 70,000 bytes of a Handoff. Modes: fields (a line each, for xfer_head), line (for inbox), doctor (JSON).
+xfer_awk=$xfer_functions'
 function warn(code) { if (!index(warnings, code)) warnings = warnings (warnings == "" ? "" : ",") quote(code) }
 function fence(s) { return s == "---" || (s == "---\r" && at <= size) }
 function header(s,   key, json) {
@@ -897,22 +1134,13 @@ function header(s,   key, json) {
 	value[key] = clean(s, "shown")
 	fields = fields (fields == "" ? "" : ",") quote(key) ":" json
 }
-BEGIN {
-	for (i = 1; i < 256; i++) { chr[i] = sprintf("%c", i); ord[chr[i]] = i }
-	utf8 = "^([\302-\337][\200-\277]|\340[\240-\277][\200-\277]|[\341-\354\356\357][\200-\277][\200-\277]|\355[\200-\237][\200-\277]|\360[\220-\277][\200-\277][\200-\277]|[\361-\363][\200-\277][\200-\277][\200-\277]|\364[\200-\217][\200-\277][\200-\277])"
-	part = "^(\340[\240-\277]|[\341-\354\356\357][\200-\277]|\355[\200-\237]|\360[\220-\277][\200-\277]?|[\361-\363][\200-\277][\200-\277]?|\364[\200-\217][\200-\277]?)"
-	if (size == "") size = 1e15
-	if (mode == "expires") print date(now + duration * (duration ~ /s$/ ? 1 : duration ~ /m$/ ? 60 : duration ~ /h$/ ? 3600 : 86400))
-	if (mode == "quote") { s = ENVIRON["VALUE"]; t = quote(s); print (escaped || s ~ /^["[ ]/ || s ~ / $/) ? t : clean(s) }
-	if (mode == "expires" || mode == "quote") exit
-}
+BEGIN { if (size == "") size = 1e15 }
 { at += length($0) + 1 }
 NR == 1 { open = fence($0); if (!open && /^\357\273\277/ && fence(substr($0, 4))) warn("bom"); if (open) next }
 open && fence($0) && at - (at > size) <= 65536 { open = 0; offset = at - (at > size); next }
 open { lines[++n] = $0; next }
 top == "" && at - length($0) - offset < 4096 { top = $0; gsub(/^[ \t\r\f\v]+|[ \t\r\f\v]+$/, "", top); if (length(top) > 200) { top = substr(top, 1, 200); sub(/[\300-\377][\200-\277]*$/, "", top) } }
 END {
-	if (mode == "expires" || mode == "quote") exit
 	if (open) { warn("unclosed"); top = "---" }
 	if (offset) {
 		for (i = 1; i <= n; i++) lines[i] = clean(lines[i])
@@ -922,7 +1150,7 @@ END {
 		if ((value["date"] != "" && epoch(value["date"]) == "") || (value["expires"] != "" && expires == "")) warn("date")
 		if (value["hops"] !~ /^[0-9]*$/ || length(value["hops"]) > 9) { warn("number"); value["hops"] = 0 }
 	}
-	if (mode == "json") {
+	if (mode == "doctor") {
 		printf "{\"schema\":\"xfer.doctor/1\",\"findings\":[],\"files\":[{\"file\":%s,\"header\":%s,\"fields\":{%s},", quote(ENVIRON["FILE"]), offset ? "true" : "false", fields
 		printf "\"body\":{\"offset\":%d,\"bytes\":%d},\"warnings\":[%s]}]}\n", offset, size - offset, warnings
 		exit (warnings != "")
@@ -943,5 +1171,156 @@ END {
 	id = clean(id, "shown")
 	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, id, sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
 }'
+
+# Reads Cards [14] whose names it gets, each with A (all of it) or L (a large one: its front matter) before and / after. Modes: list (a line
+# each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with one line of text, bare or in quotes.
+xfer_cards=$xfer_functions'
+# dates as strings that compare; nothing when it is none
+function norm(s,   f) {
+	if (epoch(s) == "") return ""
+	f = substr(s, 21)
+	sub(/Z$/, "", f)
+	return substr(s, 1, 19) "." substr(f "000000000", 1, 9)
+}
+function is_id(s) { return length(s) == 8 && s ~ /^[0-9a-hjkmnp-tv-z]+$/ }
+function is_type(s) { return length(s) < 33 && s ~ /^[a-z][a-z0-9_-]*$/ }
+function is_name(s) { return length(s) < 64 && s ~ /^[a-z0-9][a-z0-9._-]*$/ }
+function scalar(s) {
+	s = trim(s)
+	if (s ~ /^"/ && is_json(s)) return string(s)
+	if (s ~ /^\047.*\047$/) { s = substr(s, 2, length(s) - 2); gsub(/\047\047/, "\047", s); return s }
+	sub(/[ \t]+#.*$/, "", s)
+	return s
+}
+# which lines belong to which side of a merge that git left: 1, 2, 0 (both), 3 (neither)
+function sides(   i, s, state, from, found) {
+	split("", side_of)
+	for (i = 1; i <= n; i++) {
+		s = line[i]
+		sub(/\r$/, "", s)
+		if (s ~ /^<<<<<<<( |$)/ && !state) { state = 1; from = i; side_of[i] = 3; continue }
+		if ((s ~ /^\|\|\|\|\|\|\|( |$)/ && state == 1) || (s == "=======" && (state == 1 || state == 3))) { state = s == "=======" ? 2 : 3; side_of[i] = 3; continue }
+		if (s ~ /^>>>>>>>( |$)/ && state == 2) { side_of[i] = 3; state = 0; found = 1; continue }
+		side_of[i] = state + 0
+	}
+	if (state) for (i = from; i <= n; i++) side_of[i] = 0
+	return found
+}
+function begin(s) { open = ++m; id[m] = type[m] = when[m] = first[m] = raw = rest = ""; by[m] = "unknown"; torn[m] = 1; lines = 0; keep(s) }
+function keep(s) { if (length(rest) > 2000) { raw = raw rest; rest = "" } rest = rest s "\n" } # appending to a long string copies all of it
+# the Entry that ends here counts, unless it stood before
+function finish(   k) {
+	if (!open) return
+	open = 0
+	if ((place[m] = norm(when[m])) == "") place[m] = before
+	before = place[m]
+	raw = raw rest
+	sub(/[\r\n]+$/, "", raw)
+	k = id[m] in seen ? seen[id[m]] : 0
+	if ((raw in stood) || (k && torn[m] && index(bytes[k], raw) == 1)) { m--; return }
+	stood[raw] = 1
+	if (id[m] == "") return
+	if (k && torn[k] && index(raw, bytes[k]) == 1) void[k] = 1
+	if (!k || void[k]) { seen[id[m]] = m; bytes[m] = raw }
+}
+function parse(side,   i, s, f, k, j) {
+	some = 0
+	before = norm(made) # the date of what has none is that of the Entry before it
+	for (i = start; i <= n; i++) {
+		if (side_of[i] && side_of[i] != side) continue
+		s = line[i]
+		sub(/\r$/, "", s)
+		k = s ~ /^### / ? split(substr(s, 5), f, / \302\267 /) : 0
+		if (k > 1) {
+			finish()
+			begin(line[i])
+			j = is_id(f[1]) ? 2 : 1
+			if (j == 2) id[m] = f[1]
+			if (is_type(f[j])) type[m] = f[j]
+			if (k > j && is_name(f[j + 1])) by[m] = f[j + 1]
+			if (k > j + 1 && epoch(f[j + 2]) != "") when[m] = f[j + 2]
+			some = 1
+		} else if (open) {
+			keep(line[i])
+			if (id[m] != "" && s == "<!-- " id[m] " -->") { torn[m] = 0; finish() }
+			else if (++lines < 3 && first[m] == "") first[m] = s
+		} else if (some && s !~ /^[ \t]*$/) begin(line[i])
+	}
+	finish()
+}
+function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended, gone, count, key, title, maker, last, latest, author, who, end) {
+	split("", line); split("", seen); split("", stood); split("", bytes); split("", void)
+	n = m = 0
+	made = ""
+	path = "./" file
+	while ((getline s < path) > 0) {
+		line[++n] = s
+		if (large && (size += length(s) + 1) > 65536) break
+	}
+	close(path)
+	start = 1
+	size = 0
+	for (i = 1; i <= n; i++) {
+		s = line[i]
+		if ((size += length(s) + 1) > 65536) break
+		sub(/\r$/, "", s)
+		if (i == 1) sub(/^\357\273\277/, "", s)
+		if (s == "---" && i > 1) { start = i + 1; break }
+		if (i == 1 && s != "---") break
+	}
+	for (i = 2; i < start - 1; i++) {
+		s = line[i]
+		sub(/\r$/, "", s)
+		if (title == "" && s ~ /^title:[ \t]/) title = scalar(substr(s, 7))
+		if (maker == "" && s ~ /^created_by:[ \t]/) maker = scalar(substr(s, 12))
+		if (made == "" && s ~ /^created_at:[ \t]/) made = scalar(substr(s, 12))
+	}
+	if (large) n = 0
+	if (sides()) { parse(1); parse(2); k = 1 } else { parse(0); k = 0 }
+	for (i = 1; i <= m; i++) {
+		if (void[i]) continue
+		for (j = ++count; k && j > 1 && place[i] id[i] < place[order[j - 1]] id[order[j - 1]]; j--) order[j] = order[j - 1]
+		order[j] = i
+	}
+	for (j = 1; j <= count; j++) {
+		i = order[j]
+		t = type[i]
+		w = norm(when[i])
+		if (t == "claim") {
+			who[++claims] = by[i] "@"
+			end[claims] = w == "" ? "" : norm(date(epoch(when[i]) + 7200))
+			if (split(first[i], f, " ") == 4 && first[i] == "until " f[2] " on " f[4] && norm(f[2]) != "" && f[4] ~ /^[A-Za-z0-9._-]+$/) {
+				who[claims] = by[i] "@" f[4]
+				end[claims] = norm(f[2])
+			}
+			for (k = claims - 1; k > 0; k--) if (who[k] == who[claims] && end[k] > w) { if (end[claims] > end[k]) end[k] = end[claims]; claims--; break }
+		}
+		else if (t == "release") { for (k = 1; k <= claims; k++) if (who[k] == by[i] "@" (first[i] ~ /^on [A-Za-z0-9._-]+$/ ? substr(first[i], 4) : "")) end[k] = "" }
+		else if (t == "done") claims = 0
+		else if (t == "removed" || t == "restored") gone = t == "removed"
+		if (t != "release") ended = t == "done"
+		if (w > latest && substr(w, 1, 19) <= substr(now, 1, 19)) latest = w
+		last = when[i]
+		author = by[i]
+	}
+	for (k = 1; k <= claims && end[k] <= norm(now); k++) continue
+	t = k > claims ? "" : who[k]
+	sub(/@.*/, "", t)
+	if (mode == "holder") {
+		print substr(now, 1, 20) sprintf("%03d", substr(latest, 1, 19) != substr(now, 1, 19) ? 0 : latest ~ /\.999/ ? 999 : substr(latest, 21, 3) + 1) "Z"
+		print t
+		if (t != "") { s = end[k]; sub(/0*$/, "", s); print substr(who[k], index(who[k], "@") + 1) "\n" substr(s, 1, 20) substr(substr(s, 21) "000", 1, length(s) > 23 ? length(s) - 20 : 3) "Z" }
+		return
+	}
+	if (((ended || gone) && !all) || (mine && t != ENVIRON["ME"] && maker != ENVIRON["ME"])) return
+	if (last == "") last = made
+	if (maker == "") maker = "unknown"
+	if (!count) author = maker
+	sub(/\.md$/, "", file)
+	key = match(file, /-[0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z]$/) ? substr(file, RSTART + 1) : file
+	printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), large ? "?" : count + 0, clean(last, "shown"), clean(author, "shown"), t
+}
+{ names[++cards] = $0 }
+END { RS = "\n"; for (c = 1; c <= cards; c++) card(substr(names[c], 2), names[c] ~ /^L/) }'
 
 case ${0##*/} in xfer.sh | xfer) xfer_main "$@" ;; esac

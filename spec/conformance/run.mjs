@@ -6,6 +6,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { runCase } from "./process.mjs";
 import { scenarios } from "./scenario.mjs";
+import "./scenarios-board.mjs";
 import "./scenarios-sending.mjs";
 import "./scenarios-taking.mjs";
 import "./scenarios-tree.mjs";

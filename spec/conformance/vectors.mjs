@@ -13,6 +13,7 @@ export function vectors() {
 		...load("names", ["join"], name),
 		...load("ids", ["inbox"], id),
 		...load("states", [], state),
+		...load("cards", [], card),
 	];
 }
 
@@ -99,4 +100,73 @@ async function state(t, vector) {
 	const after = t.snapshot();
 	if (vector.after === "same") assertSame(before, after);
 	else assertAfter(vector.after, before, after, t.options);
+}
+
+const CARD = "---\nid: k3f9q2\ntitle: Cache layer\ncreated_by: alice\ncreated_at: 2026-11-30T12:00:00.000Z\n---\n";
+
+function card(t, vector) {
+	if (vector.added !== undefined) return added(t, vector);
+	return vector.merged === undefined ? shown(t, vector) : merged(t, vector);
+}
+
+/** What a reader sees in a Card. Keys that the vector does not name are the implementation's affair. */
+async function shown(t, vector) {
+	const file = vector.file ?? "cache-layer-k3f9q2.md";
+	build(t.root, { [`board/${file}`]: vector.card });
+	const before = t.snapshot();
+	const { text } = await t.take(["board", "show", file, "--json"]);
+	const seen = JSON.parse(text);
+	same("what is shown", [text.split("\n").length, seen.schema, seen.file, seen.path], [2, "xfer.card/1", file, t.path("board", file)]);
+	const { entries, ...rest } = vector.shows;
+	for (const [key, value] of Object.entries(rest)) same(key, plain(key, seen[key]), plain(key, value));
+	if (entries) {
+		const pick = (entry, i) => Object.keys(entries[i] ?? entry).map((key) => [key, plain(key, entry[key])]);
+		same("entries", seen.entries.map(pick), entries.map(pick));
+	}
+	assertSame(before, t.snapshot());
+}
+
+/** Dates as times; lists that have no order, sorted; what is missing, empty and null, alike. */
+function plain(key, value) {
+	if (key === "holder" && value) return { name: value.name, host: value.host || null, until: plain("date", value.until) };
+	if ((key === "date" || key === "created_at") && value) return Date.parse(value);
+	if (key === "flaws" || key === "warnings") return [...(value ?? [])].sort();
+	return key === "text" ? value : value || (value === false ? false : null);
+}
+
+const bytesIn = (value) => (typeof value === "string" ? Buffer.from(value) : bytesOf(value.base64));
+
+/** What is appended to a Card, to the byte. */
+async function added(t, vector) {
+	build(t.root, { "board/cache-layer-k3f9q2.md": vector.card ?? CARD });
+	const args = ["board", "add", "k3f9q2", "-", ...(vector.type ? ["--type", vector.type] : []), "--as", "alice"];
+	const { text } = await t.take(args, { stdin: bytesIn(vector.text) });
+	const [, id] = /^added\t([0-9a-hjkmnp-tv-z]{8})\tcache-layer-k3f9q2\.md\n$/.exec(text) ?? [];
+	if (id === undefined) throw new Error(`it prints ${JSON.stringify(text)}`);
+	const bytes = fs.readFileSync(t.path("board/cache-layer-k3f9q2.md")).toString("latin1");
+	const before = bytesIn(vector.card ?? CARD).toString("latin1");
+	const header = bytes.indexOf(`### ${id} `);
+	const [, date] = /· (\S+)$/.exec(Buffer.from(bytes.slice(header, bytes.indexOf("\n", header)), "latin1").toString()) ?? [];
+	if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(date) || Math.abs(Date.parse(date) - Date.now()) > 60_000)
+		throw new Error(`the date is ${date}`);
+	const expected = bytesIn(vector.added).toString("latin1").replaceAll("{id}", id).replaceAll("{date}", date);
+	same("the Card", bytes, `${before}\n${expected}`);
+}
+
+/** What two versions of a Card come to, whichever is called ours. */
+async function merged(t, vector) {
+	t.extra = ["merge"];
+	for (const [i, [ours, theirs]] of [
+		[vector.ours, vector.theirs],
+		[vector.theirs, vector.ours],
+	].entries()) {
+		build(path.join(t.base, "merge"), { [`${i}/base`]: vector.base, [`${i}/ours`]: ours, [`${i}/theirs`]: theirs });
+		const files = ["base", "ours", "theirs"].map((side) => path.join(t.base, "merge", `${i}`, side));
+		await t.take(["board", "merge-driver", ...files]);
+		same(
+			i === 0 ? "the merge" : "the merge the other way round",
+			fs.readFileSync(files[1]).toString("latin1"),
+			bytesIn(vector.merged).toString("latin1"),
+		);
+	}
 }
