@@ -14,6 +14,8 @@ export interface Session {
 	readonly json: boolean;
 	/** The instance that started us, when a live one did: what is in another's hand is then not ours to mark. */
 	readonly instance: string | undefined;
+	/** Whose an Entry is: the Node's own name, by whichever of its names it is called. */
+	author(): string;
 	/**
 	 * The Node that is spoken for.
 	 * @throws {XferError} ENODE
@@ -34,6 +36,9 @@ export function openSession(values: Values): Session {
 		asMe: typeof values.as === "string" ? ` --as ${nodeName(values.as)}` : "",
 		json: values.json === true,
 		instance: process.env.XFER_INSTANCE === tree.context.instance ? tree.context.instance : undefined,
+		author() {
+			return tree.has(this.me) ? tree.node(this.me).name : this.me;
+		},
 		node() {
 			return tree.node(this.me);
 		},

@@ -12,6 +12,7 @@ import {
 	longFront,
 	parseCard,
 	stateOfCard,
+	unescapeText,
 	usualClaim,
 } from "./card.ts";
 import { type Context, sleep, unique } from "./context.ts";
@@ -49,7 +50,7 @@ export interface CardInfo extends CardState {
 
 /** A Card with all that stands in it. */
 export interface OpenCard extends CardInfo {
-	/** The bytes that readers see: the file's own, unless git left two sides in it. */
+	/** The bytes of its file. */
 	readonly bytes: Buffer;
 	readonly introduction: Buffer;
 	readonly entries: readonly Entry[];
@@ -70,6 +71,8 @@ export interface Addition {
 
 /** Bytes of a Card that is not read unless it is named. */
 const large = 16 * 1024 * 1024;
+/** ms by which the clocks of who shares a Board may differ (protocol 12). */
+const skew = 60_000;
 /** ms after its last change in which a Card whose last Entry is torn may be just being written. */
 const settle = 300;
 
@@ -187,7 +190,7 @@ export class Board {
 		const { directory } = this;
 		for (;;) {
 			const id = unique(context.random).slice(0, 6);
-			const file = `${(slug(line) ?? "card").replaceAll(".", "-").slice(0, 48).replace(/-+$/, "")}-${id}.md`;
+			const file = `${(slug(line) ?? "card").slice(0, 48).replace(/[.-]+$/, "")}-${id}.md`;
 			const path = `${directory}/${file}`;
 			const bytes = formatCard({ id, title: line, author: nodeName(author), date: context.now(), introduction });
 			if (!publish(path, `${directory}/.locks/${file}.${context.instance}.new`, bytes, context.durable)) continue; // taken: another id
@@ -213,15 +216,21 @@ export class Board {
 	 */
 	async claim(file: string, author: string, hold: number = usualClaim): Promise<Claim> {
 		const { context } = this;
-		this.#mine(await this.read(file), author);
+		const after = this.#mine(await this.read(file), author);
 		const host = claimHost(context);
-		const entry = this.#append(file, author, "claim", Buffer.from(`until ${new Date(context.now() + hold).toISOString()} on ${host}`));
+		const text = Buffer.from(`until ${new Date(context.now() + hold).toISOString()} on ${host}`);
+		const entry = this.#append(file, author, "claim", text, after);
 		// What others see decides: and while the Card is being replaced, they may not see it yet.
-		for (let tries = 0; isBeingReplaced(`${this.directory}/${file}`) && tries < 1500; tries++) await sleep(20);
+		const busy = () => isBeingReplaced(`${this.directory}/${file}`);
+		for (let tries = 0; busy() && tries < 1500; tries++) {
+			await sleep(20);
+			if (tries % 50 === 0) await this.#recover(); // it may be what a killed one left
+		}
 		const { holder } = await this.read(file);
-		if (holder && holder.name === entry.author && holder.host === host) return holder;
-		this.#append(file, author, "release", Buffer.from(`on ${host}`));
-		throw held(file, holder);
+		if (holder && this.#isMine(holder, author) && !busy()) return holder;
+		this.#append(file, author, "release", Buffer.from(`on ${host}`), entry.date);
+		if (!busy()) throw held(file, holder);
+		throw new XferError("EHELD", `${stem(file)} is just being changed, for half a minute already`, "try again");
 	}
 
 	/**
@@ -231,8 +240,8 @@ export class Board {
 	 */
 	async release(file: string, author: string): Promise<Entry | undefined> {
 		const card = await this.read(file);
-		this.#mine(card, author);
-		return card.holder && this.#append(file, author, "release", Buffer.from(`on ${claimHost(this.context)}`));
+		const after = this.#mine(card, author);
+		return card.holder && this.#append(file, author, "release", Buffer.from(`on ${claimHost(this.context)}`), after);
 	}
 
 	/**
@@ -240,8 +249,8 @@ export class Board {
 	 * @throws {XferError} EHELD when another holds it
 	 */
 	async done(file: string, { author, text }: Omit<Addition, "type">): Promise<Entry> {
-		this.#mine(await this.read(file), author);
-		return this.#append(file, author, "done", bytesOf(text, this.context));
+		const after = this.#mine(await this.read(file), author);
+		return this.#append(file, author, "done", bytesOf(text, this.context), after);
 	}
 
 	/** Whether a Card was taken out of the lists. Reads the Entries only when one of them may say so: of a large Card this costs as much as of a small one. */
@@ -294,14 +303,25 @@ export class Board {
 		return await this.#replace(file, (bytes) => mendCard(bytes, Math.abs(modified) <= 8.64e15 ? Math.floor(modified) : 0));
 	}
 
-	/** @throws {XferError} EHELD when another than the author, on this host, holds the Card */
-	#mine({ file, holder }: OpenCard, author: string): void {
-		if (holder && (holder.name !== nodeName(author) || holder.host !== claimHost(this.context))) throw held(file, holder);
+	/**
+	 * When the author last added to a Card, in unix ms: what ends or follows that must be later, since merges order by date.
+	 * @throws {XferError} EHELD when another holds the Card
+	 */
+	#mine({ file, holder, entries }: OpenCard, author: string): number | undefined {
+		if (holder && !this.#isMine(holder, author)) throw held(file, holder);
+		return entries.findLast((entry) => entry.author === nodeName(author))?.date;
 	}
 
-	#append(file: string, author: string, type: string, text: Buffer): Entry {
+	#isMine({ name, host }: Claim, author: string): boolean {
+		return name === nodeName(author) && (host === claimHost(this.context) || host === "");
+	}
+
+	/** @param after unix ms: the Entry is dated later */
+	#append(file: string, author: string, type: string, text: Buffer, after = 0): Entry {
 		const { context } = this;
-		const entry = { id: unique(context.random), type, author: nodeName(author), date: context.now(), text };
+		const now = context.now();
+		const date = after < now + skew ? Math.max(now, after + 1) : now;
+		const entry = { id: unique(context.random), type, author: nodeName(author), date, text };
 		const bytes = formatEntry(entry);
 		try {
 			append(`${this.directory}/${file}`, bytes, context.durable);
@@ -350,11 +370,11 @@ export class Board {
 			const whole = size === bytes.length;
 			// A write is seen page by page: what looks torn may be whole in a moment.
 			if (whole && card.entries.at(-1)?.is("torn") && Math.abs(context.now() - modified) < settle && tries < settle / 10) await sleep(10);
-			else return await this.#describe(file, path, card, modified, !whole);
+			else return { ...(await this.#describe(file, path, card, modified, !whole)), bytes };
 		}
 	}
 
-	async #describe(file: string, path: string, card: Card, modified: number, isLarge: boolean): Promise<OpenCard> {
+	async #describe(file: string, path: string, card: Card, modified: number, isLarge: boolean): Promise<Omit<OpenCard, "bytes">> {
 		const { bytes, entries } = card;
 		const warnings = [...card.warnings];
 		let front: Front = new Map();
@@ -382,8 +402,7 @@ export class Board {
 			front,
 			warnings,
 			...stateOfCard(entries, this.context.now()),
-			bytes,
-			introduction: bytes.subarray(card.introduction.begin, card.introduction.end),
+			introduction: unescapeText(bytes.subarray(card.introduction.begin, card.introduction.end)),
 			entries,
 		};
 	}

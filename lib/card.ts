@@ -331,7 +331,8 @@ function parseEntryHeader(line: string): Typed | undefined {
 		.slice(4)
 		.split(separator)
 		.map((field) => field.trim());
-	const own = rest.length > 2 && idPattern.test(rest[0] ?? "") ? rest.shift() : undefined;
+	// Of two fields the first may be a type of 8 letters: an id has a digit, nearly always.
+	const own = idPattern.test(rest[0] ?? "") && (rest.length > 2 || /\d/.test(rest[0] ?? "")) ? rest.shift() : undefined;
 	const label = typePattern.test(rest[0] ?? "") ? rest.shift() : undefined;
 	const dated = dateIn(rest.at(-1));
 	// Of one that has an id the date may be torn.
@@ -391,7 +392,7 @@ export function stateOfCard(entries: Iterable<Entry>, now: number): CardState {
 		const { type } = entry;
 		if (type !== "release") done = type === "done";
 		if (type === "claim") claim(claims, entry);
-		else if (type === "release") claims.delete(holderKey(entry.author, /^on (\S+)/.exec(entry.text.toString())?.[1]));
+		else if (type === "release") release(claims, entry);
 		else if (type === "done") claims.clear();
 		else if (type === "removed") removed = true;
 		else if (type === "restored") removed = false;
@@ -412,7 +413,13 @@ function claim(claims: Map<string, Claim>, entry: Entry): void {
 	}
 }
 
-function holderKey(name: string, host = ""): string {
+/** On a host, those there and those that name none; without a host all of its author's. */
+function release(claims: Map<string, Claim>, { author, text }: Entry): void {
+	const on = /^on (\S+)/.exec(text.toString())?.[1];
+	for (const [key, { name, host }] of claims) if (name === author && (on === undefined || host === on || host === "")) claims.delete(key);
+}
+
+function holderKey(name: string, host: string): string {
 	return `${name} ${host}`;
 }
 

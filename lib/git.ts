@@ -46,7 +46,8 @@ export class Git {
 			...(this.#ssh && { GIT_SSH_COMMAND: this.#ssh }),
 		});
 		return new Promise((resolve, reject) => {
-			const child = spawn("git", [...args], { cwd: this.directory, env, stdio: ["pipe", "pipe", "pipe"] });
+			// Whether a file may be executed is nothing that two machines need to agree about.
+			const child = spawn("git", ["-c", "core.fileMode=false", ...args], { cwd: this.directory, env, stdio: ["pipe", "pipe", "pipe"] });
 			const out: Buffer[] = [];
 			const err: Buffer[] = [];
 			child.stdout.on("data", (chunk: Buffer) => out.push(chunk));

@@ -26,7 +26,7 @@ export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffe
 	const entries = mergeEntries(b?.entries ?? new Map(), o.entries, t.entries);
 	const latest = [...entries.values()].reduce((latest, { date }) => Math.max(latest, date), Math.max(o.created, t.created));
 	for (const part of left) {
-		const text = unescapeText(Buffer.from(part, "latin1"));
+		const text = unescapeText(Buffer.from(part.replace(/\r?\n$/, ""), "latin1"));
 		const id = hashId(text);
 		if (!entries.has(id)) entries.set(id, mended({ id, type: "note", author: "merge", date: latest, text }));
 	}

@@ -102,6 +102,10 @@ export function leftovers(directory: string): string[] {
 }
 
 function recoverOne(context: Context, path: string): void {
+	// With the lock in hand nobody else writes one.
+	for (const name of listNames(locksOf(path))) {
+		if (name.startsWith(`${basename(path)}.`) && name.endsWith(".new")) rmSync(`${locksOf(path)}/${name}`, { force: true });
+	}
 	const old = readBytes(oldPath(path), Number.POSITIVE_INFINITY);
 	if (!old) return;
 	addMissing(context, old, path);

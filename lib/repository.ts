@@ -1,4 +1,5 @@
 import { lstatSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import type { Board } from "./board.ts";
 import { XferError } from "./errors.ts";
 import { append, makeDirectories, readBytes, writeNew } from "./files.ts";
@@ -9,6 +10,7 @@ export const ownFiles = [".gitignore", ".gitattributes"];
 const ignored = ".locks/";
 /** Bytes as they are, and the merge driver. */
 const attributes = "*.md -text merge=xfer";
+const localAttributes = "*.md -text !eol -filter -ident -working-tree-encoding merge=xfer";
 
 /**
  * Makes the Board a git repository, or completes one: what the user has in it stays.
@@ -19,17 +21,8 @@ export async function initBoard(board: Board, remote?: string): Promise<void> {
 	makeDirectories(board.directory);
 	const git = new Git(board.directory);
 	if (!isRepository(board)) await git.run(["init", "--quiet", "-b", "main"]);
-	for (const [name, line] of [
-		[".gitignore", ignored],
-		[".gitattributes", attributes],
-	] as const) {
-		const path = `${board.directory}/${name}`;
-		const text = readBytes(path, Number.POSITIVE_INFINITY);
-		if (text?.toString().split(/\r?\n/).includes(line)) continue;
-		const end = text && text.length > 0 && text.at(-1) !== 10 ? "\n" : "";
-		if (text) append(path, Buffer.from(`${end}${line}\n`), false);
-		else writeNew(path, Buffer.from(`${line}\n`), false);
-	}
+	addLine(`${board.directory}/.gitignore`, ignored);
+	addLine(`${board.directory}/.gitattributes`, attributes);
 	const settings = [
 		["merge.xfer.name", "xfer: unites the Entries of both sides"],
 		["merge.xfer.driver", "xfer board merge-driver %O %A %B"],
@@ -38,7 +31,24 @@ export async function initBoard(board: Board, remote?: string): Promise<void> {
 	for (const [key, value] of settings) {
 		if ((await git.ask(["config", "--local", key])) === undefined) await git.run(["config", "--local", key, value]);
 	}
+	await setAttributes(git);
 	if (remote !== undefined) await addRemote(git, remote);
+}
+
+/** Says here, above what any commit may bring, that a Card's bytes are its bytes: a filter or an encoding would make two copies of the Board differ. */
+export async function setAttributes(git: Git): Promise<void> {
+	const path = await git.ask(["rev-parse", "--git-path", "info/attributes"]);
+	if (path !== undefined) addLine(resolve(git.directory, path), localAttributes);
+}
+
+/** Adds a line to a file that does not have it. */
+function addLine(path: string, line: string): void {
+	const text = readBytes(path, Number.POSITIVE_INFINITY);
+	if (text?.toString().split(/\r?\n/).includes(line)) return;
+	makeDirectories(dirname(path));
+	const end = text && text.length > 0 && text.at(-1) !== 10 ? "\n" : "";
+	if (text) append(path, Buffer.from(`${end}${line}\n`), false);
+	else writeNew(path, Buffer.from(`${line}\n`), false);
 }
 
 async function addRemote(git: Git, url: string): Promise<void> {

@@ -10,7 +10,7 @@ import { Git } from "./git.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
 import { mendCard, mergeCards, readCard } from "./merge.ts";
 import { purgeCard, replaceCard } from "./replace.ts";
-import { isRepository, ownFiles } from "./repository.ts";
+import { isRepository, ownFiles, setAttributes } from "./repository.ts";
 import type { Outcome } from "./send.ts";
 import type { Tree } from "./tree.ts";
 
@@ -36,6 +36,7 @@ export interface SyncReport {
 export async function syncBoard(tree: Tree, board: Board, me: string, options: { mention?: boolean } = {}): Promise<SyncReport> {
 	if (!isRepository(board)) throw new XferError("EGIT", "the Board is no git repository", "xfer board init [--remote URL]");
 	const git = new Git(board.directory);
+	await setAttributes(git);
 	await settleMerge(board, git, me);
 	const committed = await commit(board, git, me);
 	const branch = await git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]);
@@ -91,7 +92,7 @@ async function commit(board: Board, git: Git, me: string): Promise<string[]> {
 		.split("\0")
 		.filter((line) => line !== "")
 		.map((line) => ({ code: line.slice(0, 2), path: line.slice(3) }))
-		.filter(({ path }) => !path.includes("/") && (isCardName(path) || ownFiles.includes(path)))
+		.filter(({ path }) => !/[/\ufffd]/.test(path) && (isCardName(path) || ownFiles.includes(path)))
 		.filter(
 			({ path }) =>
 				isFile(`${board.directory}/${path}`) || lstatSync(`${board.directory}/${path}`, { throwIfNoEntry: false }) === undefined,
@@ -112,11 +113,11 @@ async function commit(board: Board, git: Git, me: string): Promise<string[]> {
 /** Says of each Card who added to it. */
 async function describe(board: Board, git: Git, files: readonly string[]): Promise<string> {
 	const head = await listTree(git, await git.ask(["rev-parse", "--verify", "--quiet", "HEAD^{tree}"]));
-	const blobs = await git.blobs(files.flatMap((file) => head.get(file)?.oid ?? []));
+	const blobs = await git.blobs(files.flatMap((file) => blobOf(head.get(raw(file)))));
 	const lines = files.map((file) => {
 		const now = readBytes(`${board.directory}/${file}`, Number.POSITIVE_INFINITY);
 		if (!now) return `${stem(file)} (deleted)`;
-		const before = blobs.get(head.get(file)?.oid ?? "");
+		const before = blobs.get(head.get(raw(file))?.oid ?? "");
 		const fresh = newEntries(before, now).map(({ author }) => author);
 		const creator = before ? undefined : readPlainFront(frontOf(now))?.get("created_by");
 		const authors = [...new Set([...(creator ? [creator] : []), ...fresh])];
@@ -137,23 +138,52 @@ function newEntries(before: Buffer | undefined, now: Buffer): Entry[] {
 	return readCard(now).entries.filter(({ id }) => !known.has(id));
 }
 
+/** The names in a tree of git, as Latin-1: a name is bytes, and what is no UTF-8 must stay what it is. */
 async function listTree(git: Git, tree: string | undefined): Promise<Map<string, Place>> {
 	const places = new Map<string, Place>();
 	if (tree === undefined) return places;
 	const out = await git.run(["ls-tree", "-z", tree]);
-	for (const line of out.toString().split("\0")) {
+	for (const line of out.toString("latin1").split("\0")) {
 		const [, mode = "", type = "", oid = "", name] = /^(\d+) (\w+) (\w+)\t(.*)$/s.exec(line) ?? [];
-		if (name !== undefined) places.set(name, { mode, type, oid });
+		if (name === undefined) continue;
+		// git itself would not check such a tree out; but it fetches it.
+		if (name.includes("/") || /^(?:\.{0,2}|\.git)$/i.test(name))
+			throw new XferError("EGIT", `${tree} holds a name that is no file name: ${name}`, "do not merge it");
+		places.set(name, { mode, type, oid });
 	}
 	return places;
 }
 
+/** A file's name as `listTree` has it, and back. */
+function raw(name: string): string {
+	return Buffer.from(name).toString("latin1");
+}
+
+function nameOf(raw: string): string {
+	return Buffer.from(raw, "latin1").toString();
+}
+
+/** Paths for git, one after the other. */
+function listed(names: readonly string[]): Buffer {
+	return Buffer.from(names.join("\0"), "latin1");
+}
+
+/** Of a Card only the bytes count. */
 function isSame(a: Place | undefined, b: Place | undefined): boolean {
-	return a?.oid === b?.oid && a?.mode === b?.mode;
+	return a?.oid === b?.oid && a?.type === b?.type && (a?.mode === b?.mode || (isFileMode(a) && isFileMode(b)));
+}
+
+function isFileMode(place: Place | undefined): boolean {
+	return place?.mode === "100644" || place?.mode === "100755";
 }
 
 function isCard(name: string, ...places: (Place | undefined)[]): boolean {
-	return isCardName(name) && places.every((place) => place === undefined || (place.type === "blob" && place.mode !== "120000"));
+	const file = nameOf(name);
+	return isCardName(file) && raw(file) === name && places.every((place) => place === undefined || isFileMode(place));
+}
+
+function blobOf(place: Place | undefined): string[] {
+	return place && isFileMode(place) ? [place.oid] : [];
 }
 
 /** What becomes of a Card in a merge; undefined where there is none. */
@@ -183,14 +213,7 @@ async function merge(
 	const [b, o, t] = [await listTree(git, base), await listTree(git, head), await listTree(git, theirs)];
 	const names = [...new Set([...o.keys(), ...t.keys()])].filter((name) => !isSame(o.get(name), t.get(name)));
 	const blobs = await git.blobs(
-		names
-			.filter((name) => isCard(name, o.get(name), t.get(name)) || ownFiles.includes(name))
-			.flatMap((name) =>
-				[b, o, t].flatMap((places) => {
-					const place = places.get(name);
-					return place?.type === "blob" ? [place.oid] : [];
-				}),
-			),
+		names.flatMap((name) => (isCard(name) || ownFiles.includes(name) ? [b, o, t].flatMap((places) => blobOf(places.get(name))) : [])),
 	);
 	const bytesOf = (place: Place | undefined) => (place ? blobs.get(place.oid) : undefined);
 
@@ -206,8 +229,8 @@ async function merge(
 			const [mine, other] = [bytesOf(ours), bytesOf(their)];
 			if (isCard(name, ours, their)) {
 				if (!their) continue; // deleted there, changed here
-				if (ours && mine && other) place = await store(git, ours.mode, mergeCards(bytesOf(base), mine, other));
-			} else if (ownFiles.includes(name) && ours && mine && other) place = await store(git, ours.mode, uniteLines(mine, other));
+				if (ours && mine && other) place = await store(git, mergeCards(bytesOf(base), mine, other));
+			} else if (ownFiles.includes(name) && ours && mine && other) place = await store(git, uniteLines(mine, other));
 			else if (ours || base)
 				throw new XferError("EGIT", `${name} was changed here and there`, `git merge ${from}, settle it, then sync again`);
 		}
@@ -215,15 +238,16 @@ async function merge(
 		else result.delete(name);
 		if (isSame(place, ours)) continue;
 		if (isCard(name, ours, place)) {
-			if (place && !blobs.has(place.oid)) blobs.set(place.oid, (await git.blobs([place.oid])).get(place.oid) ?? Buffer.alloc(0));
-			cards.push({ file: name, before: bytesOf(ours), after: bytesOf(place) });
-		} else others.push(name);
+			if (place && !blobs.has(place.oid)) for (const [oid, bytes] of await git.blobs([place.oid])) blobs.set(oid, bytes);
+			cards.push({ file: nameOf(name), before: bytesOf(ours), after: bytesOf(place) });
+		} else if (name !== ".locks") others.push(name); // those are this machine's
 	}
-	await requireClean(board, git, others, o);
+	const lines = [...result].map(([name, { mode, type, oid }]) => `${mode} ${type} ${oid}\t${name}\0`).join("");
+	const merged = (await git.run(["mktree", "-z"], Buffer.from(lines, "latin1"))).toString().trim();
+	const before = head ?? (await git.run(["mktree"], "")).toString().trim();
+	const paths = others.length === 0 ? [] : await changedPaths(board, git, before, merged, others);
 	let commit = theirs;
 	if (head !== undefined && !bases.includes(head)) {
-		const lines = [...result].map(([name, { mode, type, oid }]) => `${mode} ${type} ${oid}\t${name}\0`).join("");
-		const merged = (await git.run(["mktree", "-z"], lines)).toString().trim();
 		const args = [...(await git.identity(me, board.context.host)), "commit-tree", merged, "-p", head, "-p", theirs];
 		commit = (await git.run([...args, "-m", `board: merge ${from}`])).toString().trim();
 	}
@@ -232,35 +256,62 @@ async function merge(
 	await write(board, cards);
 	await git.run(["update-ref", "-m", "xfer board sync", "HEAD", commit, head ?? "0".repeat(commit.length)]);
 	const index = cards.map(({ file }) => {
-		const place = result.get(file);
+		const place = result.get(raw(file));
 		return place ? `${place.mode} ${place.oid}\t${file}\0` : `0 ${"0".repeat(commit.length)}\t${file}\0`;
 	});
 	await git.run(["update-index", "-z", "--index-info"], index.join(""));
-	const [present, gone] = [others.filter((name) => result.has(name)), others.filter((name) => !result.has(name))];
-	if (present.length > 0)
-		await git.run(["checkout", "--quiet", commit, "--pathspec-from-file=-", "--pathspec-file-nul"], present.join("\0"));
-	if (gone.length > 0) await git.run(["rm", "-r", "--quiet", "--force", "--ignore-unmatch", "--", ...gone]);
+	const fromFile = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+	const [present, gone] = [paths.filter(({ code }) => code !== "D"), paths.filter(({ code }) => code === "D")];
+	if (present.length > 0) await git.run(["checkout", "--quiet", commit, ...fromFile], listed(present.map(({ path }) => path)));
+	if (gone.length > 0) await git.run(["rm", "--quiet", "--force", "--ignore-unmatch", ...fromFile], listed(gone.map(({ path }) => path)));
 	await git.try(["update-index", "-q", "--refresh"]);
 	return cards.map(({ file }) => file);
 }
 
-async function store(git: Git, mode: string, bytes: Buffer): Promise<Place> {
-	return { mode, type: "blob", oid: (await git.run(["hash-object", "-w", "--stdin"], bytes)).toString().trim() };
+/**
+ * The paths in which two trees differ, of what is no Card: that is left to git, which must not overwrite the user's own changes.
+ * @throws {XferError} EGIT when it would
+ */
+async function changedPaths(
+	board: Board,
+	git: Git,
+	before: string,
+	after: string,
+	names: readonly string[],
+): Promise<{ code: string; path: string }[]> {
+	const out = await git.run(["diff-tree", "-r", "-z", "--no-renames", "--name-status", before, after]);
+	const words = out.toString("latin1").split("\0");
+	const paths: { code: string; path: string }[] = [];
+	for (let at = 0; at + 1 < words.length; at += 2) {
+		const [code = "", path = ""] = words.slice(at, at + 2);
+		if (names.includes(path.split("/", 1)[0] ?? "")) paths.push({ code, path });
+	}
+	for (const { code, path } of paths) {
+		const file = Buffer.concat([Buffer.from(`${board.directory}/`), Buffer.from(path, "latin1")]);
+		const clean = code === "A" ? !isThere(file) : (await git.try(["diff", "--quiet", "HEAD", "--", nameOf(path)])).code === 0;
+		if (!clean) throw new XferError("EGIT", `your changes to ${nameOf(path)} would be overwritten`, "commit or move them, then sync again");
+	}
+	return paths;
+}
+
+function isThere(path: Buffer): boolean {
+	try {
+		lstatSync(path);
+		return true;
+	} catch (error) {
+		if (errno(error) === "ENOENT" || errno(error) === "ENOTDIR") return false;
+		throw error;
+	}
+}
+
+async function store(git: Git, bytes: Buffer): Promise<Place> {
+	return { mode: "100644", type: "blob", oid: (await git.run(["hash-object", "-w", "--stdin"], bytes)).toString().trim() };
 }
 
 function uniteLines(ours: Buffer, theirs: Buffer): Buffer {
 	const lines: string[] = ours.toString().match(/[^\n]+/g) ?? [];
 	for (const line of theirs.toString().match(/[^\n]+/g) ?? []) if (!lines.includes(line)) lines.push(line);
 	return Buffer.from(`${lines.join("\n")}\n`);
-}
-
-/** What is no Card is left to git, which must not overwrite the user's own changes. */
-async function requireClean(board: Board, git: Git, names: readonly string[], head: ReadonlyMap<string, Place>): Promise<void> {
-	for (const name of names) {
-		const there = lstatSync(`${board.directory}/${name}`, { throwIfNoEntry: false });
-		const clean = head.has(name) ? (await git.try(["diff", "--quiet", "HEAD", "--", name])).code === 0 : !there;
-		if (!clean) throw new XferError("EGIT", `your changes to ${name} would be overwritten`, "commit or move them, then sync again");
-	}
 }
 
 /** Brings merged Cards into the directory, each with what others have added to it since it was committed. */
@@ -276,7 +327,7 @@ async function write(
 			if (before && readBytes(path, Number.POSITIVE_INFINITY)?.equals(before)) await purgeCard(path);
 			return; // else it was changed meanwhile, and stays
 		}
-		for (;;) {
+		for (let tries = 0; ; tries++) {
 			try {
 				if (
 					!lstatSync(path, { throwIfNoEntry: false }) &&
@@ -286,7 +337,7 @@ async function write(
 				await replaceCard(context, path, (now) => mergeCards(before, now, after));
 				return;
 			} catch (error) {
-				if (errno(error) !== "ENOENT") throw error; // removed just now: then it is new
+				if (errno(error) !== "ENOENT" || tries > 10) throw error; // removed just now: then it is new
 			}
 		}
 	};

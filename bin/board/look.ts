@@ -26,7 +26,9 @@ export async function list(session: Session, _: readonly string[], values: Value
 	const board = openBoard(session.tree);
 	const { cards, skipped } = await board.list();
 	const host = claimHost(board.context);
-	const mine = ({ createdBy, holder }: CardInfo) => createdBy === session.me || (holder?.name === session.me && holder.host === host);
+	const me = values.mine ? session.author() : "";
+	const mine = ({ createdBy, holder }: CardInfo) =>
+		createdBy === me || (holder?.name === me && (holder.host === host || holder.host === ""));
 	const shown = cards.filter((card) => (values.all || !(card.done || card.removed)) && (!values.mine || mine(card)));
 	if (session.json) {
 		printJson("xfer.board/1", { directory: board.directory, cards: shown.map(infoDocument), skipped });

@@ -13,7 +13,7 @@ import { entryDocument } from "./look.ts";
 export function create(session: Session, [title = "", ...words]: readonly string[]): undefined {
 	const board = openBoard(session.tree);
 	const text = words.length === 0 ? "" : given(board, words, 'xfer board new "Title" "…", or: … | xfer board new "Title" -');
-	const { id, file, path } = board.create({ title, author: session.me, text });
+	const { id, file, path } = board.create({ title, author: session.author(), text });
 	if (session.json) printJson("xfer.card/1", { id, file, path });
 	else printLine(id, path);
 }
@@ -23,11 +23,11 @@ export async function add(session: Session, [piece = "", ...words]: readonly str
 	const file = await board.find(piece);
 	const type = typeof values.type === "string" ? values.type : undefined;
 	const text = given(board, words, `xfer board add ${piece} "…", or: … | xfer board add ${piece} -`);
-	const entry = board.add(file, { author: session.me, text, type });
+	const entry = board.add(file, { author: session.author(), text, type });
 	let told: readonly Outcome[] = [];
 	if (!values["no-mention"] && mentionsIn(entry.text.toString()).length > 0) {
 		const { id, title } = await board.read(file);
-		told = notifyMentioned(session.tree, { card: id, title }, entry, session.me);
+		told = notifyMentioned(session.tree, { card: id, title }, entry, session.author());
 	}
 	printEntry(session, "added", file, entry, { mentioned: told.map(documentOf) });
 	noteMentions(told);
@@ -60,7 +60,7 @@ export async function claim(session: Session, [piece = ""]: readonly string[], v
 	const file = await board.find(piece);
 	const hold = typeof values.for === "string" ? parseDuration(values.for, "--for") : undefined;
 	if (hold === 0) throw new XferError("EINPUT", "--for 0 claims nothing", "such as --for 2h");
-	const { id, until, name, host } = await board.claim(file, session.me, hold);
+	const { id, until, name, host } = await board.claim(file, session.author(), hold);
 	const end = new Date(until).toISOString();
 	if (session.json) printJson("xfer.claim/1", { file, id, holder: { name, host, until: end } });
 	else printLine("claimed", id, `until ${end}`);
@@ -69,7 +69,7 @@ export async function claim(session: Session, [piece = ""]: readonly string[], v
 export async function release(session: Session, [piece = ""]: readonly string[]): Promise<undefined> {
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
-	const entry = await board.release(file, session.me);
+	const entry = await board.release(file, session.author());
 	printDone(session, "released", file);
 	if (!entry) note(`nobody held ${stem(file)}`);
 }
@@ -78,7 +78,7 @@ export async function done(session: Session, [piece = "", ...words]: readonly st
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
 	const text = words.length === 0 ? "" : given(board, words, `xfer board done ${piece} "…"`);
-	printEntry(session, "done", file, await board.done(file, { author: session.me, text }));
+	printEntry(session, "done", file, await board.done(file, { author: session.author(), text }));
 }
 
 export async function remove(session: Session, [piece = ""]: readonly string[], values: Values): Promise<number | undefined> {
@@ -87,7 +87,7 @@ export async function remove(session: Session, [piece = ""]: readonly string[], 
 	if (values.purge && values.undo) throw new XferError("EINPUT", "--purge and --undo do not go together", "leave one away");
 	if (values.purge) return await purge(session, board, file, values.yes === true);
 	const word = values.undo ? "restored" : "removed";
-	const entry = await board.remove(file, session.me, !values.undo);
+	const entry = await board.remove(file, session.author(), !values.undo);
 	printDone(session, word, file);
 	if (!entry) note(`${stem(file)} ${values.undo ? "was not removed" : "was removed already"}`);
 	return exit.done;
