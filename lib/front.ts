@@ -4,7 +4,7 @@ import { formatValue } from "./handoff.ts";
 /** What a Card's front matter says: its strings, in the order of the file. */
 export type Front = ReadonlyMap<string, string>;
 
-const keyPattern = /^[A-Za-z_][A-Za-z0-9_-]*$/;
+const keyPattern = /^[A-Za-z_][A-Za-z0-9_-]{0,99}$/;
 /** A plain scalar that every reader of YAML reads as itself, on one line: no `:`, no `#`, and nothing special at its beginning. */
 const plain = /^[A-Za-z0-9](?:[ !-"$-9;-~\u00a1-\u1fff]*[!-"$-9;-~\u00a1-\u1fff])?$/;
 const date = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/;
@@ -120,7 +120,9 @@ async function yaml() {
 			if (!pair || !isScalar(pair.key) || !pair.key.range) return undefined;
 			const after = source.indexOf(":", pair.key.range[1]) + 1;
 			const [begin, valueEnd] = (isNode(pair.value) && pair.value.range) || [after, after];
-			const direct = begin > after && /^[ \t]*$/.test(source.slice(after, begin));
+			// On the key's line, or under a comment that has to stay.
+			const between = source.slice(after, begin);
+			const direct = begin > after && (between.trim() !== "" || !between.includes("\n"));
 			const end = Math.max(after, source.slice(0, valueEnd).trimEnd().length);
 			return direct && end >= begin ? { begin, end, lead: "" } : { begin: after, end, lead: " " };
 		},

@@ -105,8 +105,11 @@ function items(card: Card, otherwise = 0): (Item & { entry: Entry })[] {
 		const date = entry.date ?? before;
 		before = date;
 		if (entry.flaws.length === 0) return { entry, id, type, author: entry.author, date, text, raw };
-		const author = fold(entry.author);
-		return { ...mended({ id, type, author, date, text }), entry, torn: entry.is("torn") ? raw : undefined };
+		const torn = entry.is("torn") ? raw : undefined;
+		// Of one that only lacks its closing line every byte stays: so that it goes on where another copy of it goes on.
+		if (entry.flaws.every((flaw) => flaw === "torn"))
+			return { entry, id, type, author: entry.author, date, text, torn, raw: Buffer.concat([raw, Buffer.from(`\n<!-- ${id} -->`)]) };
+		return { ...mended({ id, type, author: fold(entry.author), date, text }), entry, torn };
 	});
 }
 

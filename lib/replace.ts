@@ -19,55 +19,77 @@ const patience = 60_000;
  * @throws {XferError} EHELD when another holds the lock for a minute · the system's error; `ENOENT`, `EFTYPE` when it is no regular file
  */
 export async function replaceCard(context: Context, path: string, change: (bytes: Buffer) => Buffer | Promise<Buffer>): Promise<boolean> {
-	const lock = await acquire(path, patience);
+	for (const end = performance.now() + patience; ; ) {
+		const lock = await acquire(path, end - performance.now());
+		try {
+			recoverOne(context, path);
+			const done = await replaceOnce(context, path, change, lock);
+			if (done !== undefined) return done;
+		} finally {
+			await lock.release();
+		}
+	}
+}
+
+/** Undefined when it has to be begun again: another took the lock, which was stale by then, or somebody replaced the Card without it, an editor perhaps. */
+async function replaceOnce(
+	context: Context,
+	path: string,
+	change: (bytes: Buffer) => Buffer | Promise<Buffer>,
+	lock: Lock,
+): Promise<boolean | undefined> {
+	const old = oldPath(path);
+	const temporary = `${locksOf(path)}/${basename(path)}.${context.instance}.new`;
+	const file = await openSettled(context, path);
 	try {
-		recoverOne(context, path);
-		const old = oldPath(path);
-		const temporary = `${locksOf(path)}/${basename(path)}.${context.instance}.new`;
-		for (let tries = 0; ; ) {
-			const file = new OpenFile(path);
-			try {
-				const before = file.read(0, file.size);
-				if (isUnfinished(before) && Math.abs(context.now() - file.modified) < settle && tries++ < settle / 10) {
-					await sleep(10);
-					continue;
-				}
-				const after = await change(before);
-				if (after.equals(before)) return false;
-				rmSync(temporary, { force: true });
-				writeNew(temporary, after, context.durable);
-				chmodSync(temporary, fstatSync(file.fd).mode & 0o777);
-				if (lock.isLost() || !link(path, old))
-					throw new XferError("EHELD", `another took the lock of ${basename(path)} meanwhile`, "try again");
-				// What others add meanwhile comes along: then nothing is between the last look and the rename.
-				let copied = before.length;
-				for (const end = context.monotonic() + settle; file.measure() > copied; ) {
-					const more = file.read(copied, file.size - copied);
-					if (isUnfinished(more, true) && context.monotonic() < end) await sleep(5);
-					else {
-						append(temporary, more, false);
-						copied += more.length;
-					}
-				}
-				if (!isSameFile(file.fd, path) || file.size < copied) {
-					rmSync(old, { force: true });
-					continue; // somebody replaced it without the lock, an editor perhaps
-				}
-				renameSync(temporary, path);
-				if (context.durable) {
-					syncFile(path); // until then it stands in `NAME.old`
-					syncDirectory(dirname(path));
-				}
-				await absorb(context, file, copied, path);
-				rmSync(old, { force: true });
-				return true;
-			} finally {
-				file.close();
-				rmSync(temporary, { force: true });
+		const before = file.read(0, file.size);
+		const after = await change(before);
+		if (after.equals(before)) return false;
+		rmSync(temporary, { force: true });
+		writeNew(temporary, after, context.durable);
+		chmodSync(temporary, fstatSync(file.fd).mode & 0o777);
+		if (lock.isLost() || !link(path, old)) return undefined;
+		// What others add meanwhile comes along: then nothing is between the last look and the rename.
+		let copied = before.length;
+		for (const end = context.monotonic() + settle; file.measure() > copied; ) {
+			const more = file.read(copied, file.size - copied);
+			if (isUnfinished(more, true) && context.monotonic() < end) await sleep(5);
+			else {
+				append(temporary, more, false);
+				copied += more.length;
 			}
 		}
+		if (!isSameFile(file.fd, path) || file.size < copied) {
+			rmSync(old, { force: true });
+			return undefined;
+		}
+		renameSync(temporary, path);
+		if (context.durable) {
+			syncFile(path); // until then it stands in `NAME.old`
+			syncDirectory(dirname(path));
+		}
+		await absorb(context, file, copied, path);
+		rmSync(old, { force: true });
+		return true;
 	} finally {
-		await lock.release();
+		file.close();
+		rmSync(temporary, { force: true });
+	}
+}
+
+/** Opens a Card; after a moment when its last Entry may be just being written. */
+async function openSettled(context: Context, path: string): Promise<OpenFile> {
+	for (let tries = 0; ; tries++) {
+		const file = new OpenFile(path);
+		try {
+			const young = Math.abs(context.now() - file.modified) < settle && tries < settle / 10;
+			if (!young || !isUnfinished(file.read(0, file.size))) return file;
+		} catch (error) {
+			file.close();
+			throw error;
+		}
+		file.close();
+		await sleep(10);
 	}
 }
 
@@ -204,7 +226,8 @@ async function acquire(path: string, wait: number): Promise<Lock> {
 				release: () => (lost ? Promise.resolve() : release().catch(() => {})), // another's by now: nothing to let go
 			};
 		} catch (error) {
-			if (errno(error) !== "ELOCKED") throw error;
+			// ENOENT: another who found it stale removed it under our hands.
+			if (errno(error) !== "ELOCKED" && errno(error) !== "ENOENT") throw error;
 			if (performance.now() >= end) throw new XferError("EHELD", `${basename(path)} is just being changed`, "try again");
 		}
 	}

@@ -6,7 +6,23 @@ import { describe, expect, test } from "vitest";
 import { openTree } from "../../lib/index.ts";
 import { cli, run, tempTree } from "../helpers.ts";
 
-const names = ["send", "reply", "inbox", "read", "mark", "sent", "recall", "watch", "nodes", "join", "leave", "gc", "doctor", "completion"];
+const names = [
+	"send",
+	"reply",
+	"inbox",
+	"read",
+	"mark",
+	"sent",
+	"recall",
+	"watch",
+	"board",
+	"nodes",
+	"join",
+	"leave",
+	"gc",
+	"doctor",
+	"completion",
+];
 
 /** A tree with alice and bob, in which bob has sent one to alice, and an `xfer` on the PATH. */
 function make() {
