@@ -19,7 +19,7 @@ import { type Context, sleep, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { compare } from "./filename.ts";
 import { append, listFiles, makeDirectories, OpenFile, syncDirectory, writeNew } from "./files.ts";
-import { editFront, type Front, readFront } from "./front.ts";
+import { editFront, type Front, readFront, readPlainFront } from "./front.ts";
 import { headerLimit, parseDate } from "./handoff.ts";
 import { mendCard, readCard } from "./merge.ts";
 import { nodeName, slug } from "./names.ts";
@@ -130,7 +130,13 @@ export class Board {
 		if (found.length !== 1) found = named((name) => name.includes(text));
 		if (found.length === 0) {
 			const memory = Buffer.allocUnsafe(65_536);
-			for (const file of files) if ((await this.#look(file, memory))?.id.toLowerCase().includes(text)) found.push(file);
+			for (const file of files) {
+				try {
+					if ((await this.#look(file, memory)).id.toLowerCase().includes(text)) found.push(file);
+				} catch {
+					// gone, or not to be read: not the one that is meant
+				}
+			}
 		}
 		const [first, ...others] = found;
 		if (first === undefined) throw new XferError("ECARD", `no Card ${JSON.stringify(piece)}`, "xfer board list --all shows them");
@@ -153,9 +159,9 @@ export class Board {
 		const memory = Buffer.allocUnsafe(65_536);
 		for (const file of files) {
 			try {
-				const info = await this.#look(file, memory);
-				if (info) cards.push(info);
+				cards.push(await this.#look(file, memory));
 			} catch (error) {
+				if (error instanceof XferError && error.code === "ECARD") continue; // it has gone
 				skipped.push({ file, reason: `can't be read (${errno(error) ?? error})` });
 			}
 		}
@@ -349,63 +355,85 @@ export class Board {
 		await recover(this.context, this.directory);
 	}
 
-	/** What a list shows of a Card; undefined when it has gone. */
-	async #look(file: string, memory: Buffer): Promise<CardInfo | undefined> {
-		try {
-			const { bytes: _, introduction: __, entries: ___, ...info } = await this.#open(file, memory);
-			return info;
-		} catch (error) {
-			if (error instanceof XferError && error.code === "ECARD") return undefined;
-			throw error;
-		}
+	/**
+	 * What a list shows of a Card.
+	 * @param memory to read it into; none of it is kept
+	 */
+	#look(file: string, memory: Buffer): CardInfo | Promise<CardInfo> {
+		const loaded = this.#load(file, memory);
+		const front = this.#mayGrow(loaded) ? undefined : readPlainFront(frontText(loaded.card));
+		return front ? this.#describe(loaded, front) : this.#open(file);
 	}
 
-	/** @param memory for a look, which reads no large Card, and keeps none of its bytes */
-	async #open(file: string, memory?: Buffer): Promise<OpenCard> {
-		const path = `${this.directory}/${file}`;
-		const { context } = this;
-		for (let tries = 0; ; tries++) {
-			const { bytes, modified, size } = readFile(path, file, memory);
-			const card = readCard(bytes);
-			const whole = size === bytes.length;
-			// A write is seen page by page: what looks torn may be whole in a moment.
-			if (whole && card.entries.at(-1)?.is("torn") && Math.abs(context.now() - modified) < settle && tries < settle / 10) await sleep(10);
-			else return { ...(await this.#describe(file, path, card, modified, !whole)), bytes };
+	async #open(file: string): Promise<OpenCard> {
+		let loaded = this.#load(file);
+		for (let tries = 0; this.#mayGrow(loaded) && tries < settle / 10; tries++) {
+			await sleep(10);
+			loaded = this.#load(file);
 		}
-	}
-
-	async #describe(file: string, path: string, card: Card, modified: number, isLarge: boolean): Promise<Omit<OpenCard, "bytes">> {
-		const { bytes, entries } = card;
-		const warnings = [...card.warnings];
-		let front: Front = new Map();
+		const { bytes, card } = loaded;
+		let info: CardInfo;
 		try {
-			front = await readFront(bytes.toString("utf8", card.front.begin, card.front.end));
+			info = this.#describe(loaded, await readFront(frontText(card)));
 		} catch (error) {
 			if (!(error instanceof XferError)) throw error;
-			warnings.push("yaml");
+			info = this.#describe(loaded, new Map());
+			info = { ...info, warnings: [...info.warnings, "yaml"] };
 		}
-		if (isLarge) warnings.push("large");
-		const text = (key: string) => front.get(key) || undefined;
-		const createdBy = text("created_by") ?? "unknown";
-		const createdAt = parseDate(text("created_at")) ?? modified;
+		const introduction = unescapeText(card.bytes.subarray(card.introduction.begin, card.introduction.end));
+		return { ...info, bytes, introduction, entries: card.entries };
+	}
+
+	/** @param memory for a look, which reads no large Card */
+	#load(file: string, memory?: Buffer): Loaded {
+		const loaded = readFile(`${this.directory}/${file}`, file, memory);
+		return { file, ...loaded, card: readCard(loaded.bytes), isLarge: loaded.size > loaded.bytes.length };
+	}
+
+	/** A write is seen page by page: what looks torn may be whole in a moment. */
+	#mayGrow({ card, modified, isLarge }: Loaded): boolean {
+		return !isLarge && card.entries.at(-1)?.is("torn") === true && Math.abs(this.context.now() - modified) < settle;
+	}
+
+	#describe({ file, card, modified, isLarge }: Loaded, front: Front): CardInfo {
+		const { entries } = card;
+		const name = stem(file);
+		const createdBy = front.get("created_by") || "unknown";
+		const createdAt = parseDate(front.get("created_at")) ?? modified;
 		const last = entries.at(-1);
+		const { holder, done, removed } = stateOfCard(entries, this.context.now());
 		return {
-			id: text("id") ?? idIn(stem(file)) ?? stem(file),
+			id: front.get("id") || idIn(name) || name,
 			file,
-			path,
-			title: text("title") ?? stem(file),
+			path: `${this.directory}/${file}`,
+			title: front.get("title") || name,
 			createdBy,
 			createdAt,
 			modified,
 			count: isLarge ? undefined : entries.length,
-			last: { author: last?.author ?? createdBy, date: isLarge ? modified : (last?.date ?? (last ? modified : createdAt)) },
+			last: { author: last?.author ?? createdBy, date: isLarge ? modified : last ? (last.date ?? modified) : createdAt },
 			front,
-			warnings,
-			...stateOfCard(entries, this.context.now()),
-			introduction: unescapeText(bytes.subarray(card.introduction.begin, card.introduction.end)),
-			entries,
+			warnings: isLarge ? [...card.warnings, "large"] : card.warnings,
+			holder,
+			done,
+			removed,
 		};
 	}
+}
+
+/** A Card's file as it was read. */
+interface Loaded {
+	readonly file: string;
+	readonly bytes: Buffer;
+	readonly card: Card;
+	/** ms */
+	readonly modified: number;
+	/** Only its beginning was read. */
+	readonly isLarge: boolean;
+}
+
+function frontText({ bytes, front }: Card): string {
+	return bytes.toString("utf8", front.begin, front.end);
 }
 
 /**
