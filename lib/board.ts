@@ -474,7 +474,7 @@ function idIn(name: string): string | undefined {
 function readFile(path: string, name: string, memory: Buffer | undefined): { bytes: Buffer; modified: number; size: number } {
 	let file: OpenFile | undefined;
 	try {
-		file = new OpenFile(path);
+		file = new OpenFile(path, true);
 		const { size, modified } = file;
 		return { bytes: file.read(0, memory && size > large ? headerLimit : size, memory), modified, size };
 	} catch (error) {

@@ -109,13 +109,24 @@ export class OpenFile {
 	/** ms */
 	readonly modified: number;
 
-	/** @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file */
-	constructor(path: string) {
+	/**
+	 * @param changing others may replace it meanwhile, as they do a Card: what is measured is what was opened. Only for a name that a listing gave.
+	 * @throws the system's error; `ENOENT` when it is gone, `EFTYPE` when it is no regular file
+	 */
+	constructor(path: string, changing = false) {
 		// Looked at before it is opened: opening a FIFO lets its writer go on. What takes its place in between neither blocks nor leads elsewhere.
-		const stat = requireFile(path);
-		this.size = stat.size;
-		this.modified = stat.mtimeMs;
+		const before = changing ? undefined : requireFile(path);
 		this.fd = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+		const { size, mtimeMs } = before ?? this.#stat(path);
+		this.size = size;
+		this.modified = mtimeMs;
+	}
+
+	#stat(path: string): Stats {
+		const stat = fstatSync(this.fd);
+		if (stat.isFile()) return stat;
+		this.close();
+		throw noFile(path);
 	}
 
 	/**
@@ -250,7 +261,11 @@ export function move(from: string, to: string): boolean {
 function requireFile(path: string): Stats {
 	const stat = lstatSync(path);
 	if (stat.isFile()) return stat;
-	throw Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE", path });
+	throw noFile(path);
+}
+
+function noFile(path: string): Error {
+	return Object.assign(new Error(`not a regular file: ${path}`), { code: "EFTYPE", path });
 }
 
 function readDirectory(dir: string): Dirent[] {

@@ -1,12 +1,21 @@
 import { spawn } from "node:child_process";
 import { errno, XferError } from "./errors.ts";
+import { shellWord } from "./filename.ts";
 
 /** How a call of git ended. */
 export interface GitResult {
 	readonly code: number;
 	readonly out: Buffer;
-	/** git's words, without blank lines around them. */
+	/** git's words on one line, without its hints. */
 	readonly words: string;
+}
+
+function oneLine(words: string): string {
+	return words
+		.split("\n")
+		.map((line) => line.trim())
+		.filter((line) => line !== "" && !/^(?:hint:|Please make sure|and the repository exists)/.test(line))
+		.join("; ");
 }
 
 /** git, in one directory. It never asks anything: whoever runs us may not see the question. */
@@ -59,7 +68,7 @@ export class Git {
 					errno(error) === "ENOENT" ? "git can't be run: it is not installed, or the Board's directory is missing" : String(error);
 				reject(new XferError("EGIT", what, "install git; xfer board init makes the Board a repository"));
 			});
-			child.on("close", (code) => resolve({ code: code ?? 1, out: Buffer.concat(out), words: Buffer.concat(err).toString().trim() }));
+			child.on("close", (code) => resolve({ code: code ?? 1, out: Buffer.concat(out), words: oneLine(Buffer.concat(err).toString()) }));
 		});
 	}
 
@@ -81,7 +90,8 @@ export class Git {
 
 	/** Talks to remotes without a question: ssh would ask on the terminal by itself. */
 	async neverAsk(): Promise<void> {
-		const own = process.env.GIT_SSH_COMMAND || (await this.ask(["config", "core.sshCommand"])) || process.env.GIT_SSH || "ssh";
+		const { GIT_SSH_COMMAND: command, GIT_SSH: program } = process.env;
+		const own = command || (await this.ask(["config", "core.sshCommand"])) || (program ? shellWord(program) : "ssh");
 		this.#ssh = `${own} -o BatchMode=yes`;
 	}
 

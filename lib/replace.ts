@@ -80,7 +80,7 @@ async function replaceOnce(
 /** Opens a Card; after a moment when its last Entry may be just being written. */
 async function openSettled(context: Context, path: string): Promise<OpenFile> {
 	for (let tries = 0; ; tries++) {
-		const file = new OpenFile(path);
+		const file = new OpenFile(path, true);
 		try {
 			const young = Math.abs(context.now() - file.modified) < settle && tries < settle / 10;
 			if (!young || !isUnfinished(file.read(0, file.size))) return file;

@@ -26,7 +26,9 @@ export async function initBoard(board: Board, remote?: string): Promise<void> {
 	const settings = [
 		["merge.xfer.name", "xfer: unites the Entries of both sides"],
 		["merge.xfer.driver", "xfer board merge-driver %O %A %B"],
-		["merge.renames", "false"], // git takes two similar Cards for one that was renamed
+		// git takes two similar Cards for one that was renamed; and before 2.50 its usual strategy does not ask merge.renames.
+		["merge.renames", "false"],
+		["pull.twohead", "recursive"],
 	] as const;
 	for (const [key, value] of settings) {
 		if ((await git.ask(["config", "--local", key])) === undefined) await git.run(["config", "--local", key, value]);
@@ -56,11 +58,17 @@ async function addRemote(git: Git, url: string): Promise<void> {
 	if (before !== undefined && before !== url)
 		throw new XferError("EINPUT", `origin is ${before} already`, "to change it: git remote set-url origin URL");
 	if (before === undefined) await git.run(["remote", "add", "origin", url]);
-	if ((await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"])) !== undefined) return;
-	// Nothing here yet: the branch is called as it is there.
-	await git.neverAsk();
-	const head = /^ref: (refs\/heads\/\S+)\tHEAD$/m.exec((await git.try(["ls-remote", "--symref", "origin", "HEAD"])).out.toString())?.[1];
-	if (head) await git.run(["symbolic-ref", "HEAD", head]);
+	if ((await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"])) === undefined) {
+		// Nothing here yet: the branch is called as it is there.
+		await git.neverAsk();
+		const head = /^ref: (refs\/heads\/\S+)\tHEAD$/m.exec((await git.try(["ls-remote", "--symref", "origin", "HEAD"])).out.toString())?.[1];
+		if (head) await git.run(["symbolic-ref", "HEAD", head]);
+	}
+	// So that a plain git pull knows where from.
+	const branch = await git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]);
+	if (branch === undefined || (await git.ask(["config", `branch.${branch}.remote`])) !== undefined) return;
+	await git.run(["config", "--local", `branch.${branch}.remote`, "origin"]);
+	await git.run(["config", "--local", `branch.${branch}.merge`, `refs/heads/${branch}`]);
 }
 
 /** Whether the Board's directory is a repository of its own. */
