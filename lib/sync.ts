@@ -67,11 +67,7 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 		const again =
 			/^!\t.*\t\[(?:rejected|remote rejected)\] \((?:fetch first|non-fast-forward|stale info|.*(?:cannot lock|failed to update) ref.*)\)/m;
 		if (!again.test(push.out.toString()) || tries >= 20)
-			throw new XferError(
-				"EGIT",
-				`git push: ${push.words || push.out.toString().trim()}`,
-				"what is here is committed; the next sync goes on",
-			);
+			throw new XferError("EGIT", `git push: ${push.words || push.out.toString().trim()}`, kept);
 		await sleep(Math.random() * 100 * (tries + 1));
 	}
 }

@@ -24,11 +24,7 @@ export async function add(session: Session, [piece = "", ...words]: readonly str
 	const type = typeof values.type === "string" ? values.type : undefined;
 	const text = given(board, words, `xfer board add ${piece} "…", or: … | xfer board add ${piece} -`);
 	const entry = board.add(file, { author: session.author(), text, type });
-	let told: readonly Outcome[] = [];
-	if (!values["no-mention"] && mentionsIn(entry.text.toString()).length > 0) {
-		const { id, title } = await board.read(file);
-		told = notifyMentioned(session.tree, { card: id, title }, entry, session.author());
-	}
+	const told = await mention(session, board, file, entry, values);
 	printEntry(session, "added", file, entry, { mentioned: told.map(documentOf) });
 	noteMentions(told);
 	if (await board.isRemoved(file))
@@ -74,11 +70,14 @@ export async function release(session: Session, [piece = ""]: readonly string[])
 	if (!entry) note(`nobody held ${stem(file)}`);
 }
 
-export async function done(session: Session, [piece = "", ...words]: readonly string[]): Promise<undefined> {
+export async function done(session: Session, [piece = "", ...words]: readonly string[], values: Values): Promise<undefined> {
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
 	const text = words.length === 0 ? "" : given(board, words, `xfer board done ${piece} "…"`);
-	printEntry(session, "done", file, await board.done(file, { author: session.author(), text }));
+	const entry = await board.done(file, { author: session.author(), text });
+	const told = await mention(session, board, file, entry, values);
+	printEntry(session, "done", file, entry, { mentioned: told.map(documentOf) });
+	noteMentions(told);
 }
 
 export async function remove(session: Session, [piece = ""]: readonly string[], values: Values): Promise<number | undefined> {
@@ -126,6 +125,13 @@ export async function repair(session: Session, [piece]: readonly string[]): Prom
 	else for (const file of mended) printLine("repaired", file);
 	if (mended.length === 0 && code === exit.done && !session.json) note("nothing to repair");
 	return code;
+}
+
+/** Tells who is mentioned in an Entry. The Card is read only then: so an Entry on a large one costs as much as on a small one. */
+async function mention(session: Session, board: Board, file: string, entry: Entry, values: Values): Promise<readonly Outcome[]> {
+	if (values["no-mention"] || mentionsIn(entry.text.toString()).length === 0) return [];
+	const { id, title } = await board.read(file);
+	return notifyMentioned(session.tree, { card: id, title }, entry, session.author());
 }
 
 /** The text that the words are, or that stands on standard input. */

@@ -1,6 +1,7 @@
 import type { Command, Option } from "../command.ts";
 
 const timeout: Option = { type: "string", value: "10m", help: "watch no longer than this; exit 4 then" };
+const noMention: Option = { type: "boolean", help: "hand no notes to those mentioned" };
 
 /** What each sub-command does is loaded when it is run: the declarations are all that the other commands pay for. */
 const look = async () => await (await import("#board")).look();
@@ -64,7 +65,7 @@ const add: Command = {
 	],
 	options: {
 		type: { type: "string", value: "TYPE", help: "note (default), finding, question, answer, decision, …" },
-		"no-mention": { type: "boolean", help: "hand no notes to those mentioned" },
+		"no-mention": noMention,
 	},
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
@@ -116,11 +117,11 @@ const done: Command = {
 	usage: "CARD [WORDS…|-]",
 	summary: "say that a Card is done: hidden until somebody adds to it",
 	examples: [['xfer board done cache "merged in 4f2a1c"', "with a last word"]],
-	options: {},
+	options: { "no-mention": noMention },
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
 	speaks: true,
-	run: async (session, words) => (await write()).done(session, words),
+	run: async (session, words, values) => (await write()).done(session, words, values),
 };
 
 const rm: Command = {
@@ -176,7 +177,7 @@ const sync: Command = {
 	],
 	options: {
 		every: { type: "string", value: "30s", help: "again and again" },
-		"no-mention": { type: "boolean", help: "hand no notes to those mentioned" },
+		"no-mention": noMention,
 	},
 	words: [0, 0],
 	run: async (session, words, values) => (await repository()).sync(session, words, values),
