@@ -1,4 +1,4 @@
-import { linkSync, lstatSync, realpathSync, rmSync } from "node:fs";
+import { lstatSync, realpathSync } from "node:fs";
 import {
 	type Card,
 	type CardState,
@@ -18,7 +18,7 @@ import {
 import { type Context, sleep, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { compare } from "./filename.ts";
-import { append, listFiles, makeDirectories, OpenFile, syncDirectory, writeNew } from "./files.ts";
+import { append, listFiles, makeDirectories, OpenFile, publish } from "./files.ts";
 import { editFront, type Front, readFront, readPlainFront } from "./front.ts";
 import { headerLimit, parseDate } from "./handoff.ts";
 import { mendCard, readCard } from "./merge.ts";
@@ -224,7 +224,10 @@ export class Board {
 		const { context } = this;
 		const after = this.#mine(await this.read(file), author);
 		const host = claimHost(context);
-		const text = Buffer.from(`until ${new Date(context.now() + hold).toISOString()} on ${host}`);
+		const until = context.now() + hold;
+		if (!(hold > 0 && until < Date.UTC(10_000)))
+			throw new XferError("EINPUT", "a claim holds for some time, and ends before the year 10000", "such as --for 2h");
+		const text = Buffer.from(`until ${new Date(until).toISOString()} on ${host}`);
 		const entry = this.#append(file, author, "claim", text, after);
 		// What others see decides: and while the Card is being replaced, they may not see it yet.
 		const busy = () => isBeingReplaced(`${this.directory}/${file}`);
@@ -276,7 +279,7 @@ export class Board {
 	 * @throws {XferError} ECARD · the system's error
 	 */
 	async purge(file: string): Promise<void> {
-		await this.#present(file, () => purgeCard(`${this.directory}/${file}`));
+		await this.#present(file, () => purgeCard(this.context, `${this.directory}/${file}`));
 	}
 
 	/**
@@ -401,7 +404,7 @@ export class Board {
 		const createdBy = front.get("created_by") || "unknown";
 		const createdAt = parseDate(front.get("created_at")) ?? modified;
 		const last = entries.at(-1);
-		const { holder, done, removed } = stateOfCard(entries, this.context.now());
+		const { holder, done, removed } = stateOfCard(isLarge ? [] : entries, this.context.now()); // a part of them says nothing
 		return {
 			id: front.get("id") || idIn(name) || name,
 			file,
@@ -434,27 +437,6 @@ interface Loaded {
 
 function frontText({ bytes, front }: Card): string {
 	return bytes.toString("utf8", front.begin, front.end);
-}
-
-/**
- * Publishes a new file, whole, never over another.
- * @returns false when the name is taken
- */
-export function publish(path: string, temporary: string, bytes: Buffer, durable: boolean): boolean {
-	rmSync(temporary, { force: true });
-	try {
-		writeNew(temporary, bytes, durable);
-		linkSync(temporary, path);
-	} catch (error) {
-		const code = errno(error) ?? "";
-		if (code === "EEXIST") return false;
-		if (!["EPERM", "ENOTSUP", "EMLINK"].includes(code)) throw error;
-		writeNew(path, bytes, durable); // no hard links here: for a moment it is seen in parts
-	} finally {
-		rmSync(temporary, { force: true });
-	}
-	if (durable) syncDirectory(path.slice(0, path.lastIndexOf("/")));
-	return true;
 }
 
 /** Whether a file of this name in the Board's directory is a Card. A repository's README is none. */

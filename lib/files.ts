@@ -4,6 +4,7 @@ import {
 	type Dirent,
 	fstatSync,
 	fsyncSync,
+	linkSync,
 	lstatSync,
 	mkdirSync,
 	openSync,
@@ -40,6 +41,27 @@ export function writeNew(path: string, bytes: Uint8Array, durable: boolean): voi
 		rmSync(path, { force: true });
 		throw error;
 	}
+}
+
+/**
+ * Publishes a new file, whole, never over another.
+ * @returns false when the name is taken
+ */
+export function publish(path: string, temporary: string, bytes: Buffer, durable: boolean): boolean {
+	rmSync(temporary, { force: true });
+	try {
+		writeNew(temporary, bytes, durable);
+		linkSync(temporary, path);
+	} catch (error) {
+		const code = errno(error) ?? "";
+		if (code === "EEXIST") return false;
+		if (!["EPERM", "ENOTSUP", "EMLINK"].includes(code)) throw error;
+		writeNew(path, bytes, durable); // no hard links here: for a moment it is seen in parts
+	} finally {
+		rmSync(temporary, { force: true });
+	}
+	if (durable) syncDirectory(dirname(path));
+	return true;
 }
 
 /**

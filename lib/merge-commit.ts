@@ -1,8 +1,8 @@
 import { lstatSync } from "node:fs";
-import { type Board, isCardName, publish } from "./board.ts";
+import { type Board, isCardName } from "./board.ts";
 import { errno, XferError } from "./errors.ts";
 import { compare } from "./filename.ts";
-import { makeDirectories, readBytes } from "./files.ts";
+import { isFile, makeDirectories, publish } from "./files.ts";
 import type { Git } from "./git.ts";
 import { mergeCards } from "./merge.ts";
 import { purgeCard, replaceCard } from "./replace.ts";
@@ -94,16 +94,17 @@ export async function mergeCommit(
 	// Notes first: should we be killed now, the next sync finds the same Cards new, and each note has its id.
 	for (const card of cards) told(card);
 	await write(board, cards);
-	await git.run(["update-ref", "-m", "xfer board sync", "HEAD", commit, head ?? "0".repeat(commit.length)]);
+	const [present, gone] = [paths.filter(({ code }) => code !== "D"), paths.filter(({ code }) => code === "D")];
+	const fromFile = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+	if (present.length > 0) await git.run(["checkout", "--quiet", commit, ...fromFile], listed(present.map(({ path }) => path)));
+	if (gone.length > 0) await git.run(["rm", "--quiet", "--force", "--ignore-unmatch", ...fromFile], listed(gone.map(({ path }) => path)));
 	const index = cards.map(({ file }) => {
 		const place = result.get(raw(file));
 		return place ? `${place.mode} ${place.oid}\t${file}\0` : `0 ${"0".repeat(commit.length)}\t${file}\0`;
 	});
 	await git.run(["update-index", "-z", "--index-info"], index.join(""));
-	const fromFile = ["--pathspec-from-file=-", "--pathspec-file-nul"];
-	const [present, gone] = [paths.filter(({ code }) => code !== "D"), paths.filter(({ code }) => code === "D")];
-	if (present.length > 0) await git.run(["checkout", "--quiet", commit, ...fromFile], listed(present.map(({ path }) => path)));
-	if (gone.length > 0) await git.run(["rm", "--quiet", "--force", "--ignore-unmatch", ...fromFile], listed(gone.map(({ path }) => path)));
+	// Last: should we be killed before, the next sync merges again, into what is there already.
+	await git.run(["update-ref", "-m", "xfer board sync", "HEAD", commit, head ?? "0".repeat(commit.length)]);
 	await git.try(["update-index", "-q", "--refresh"]);
 	return cards.map(({ file }) => file);
 }
@@ -128,8 +129,10 @@ async function changedPaths(
 	}
 	for (const { code, path } of paths) {
 		const file = Buffer.concat([Buffer.from(`${board.directory}/`), Buffer.from(path, "latin1")]);
-		const clean = code === "A" ? !isThere(file) : (await git.try(["diff", "--quiet", "HEAD", "--", nameOf(path)])).code === 0;
-		if (!clean) throw new XferError("EGIT", `your changes to ${nameOf(path)} would be overwritten`, "commit or move them, then sync again");
+		const isAs = async (tree: string) => (await git.try(["diff", "--quiet", tree, "--", nameOf(path)])).code === 0;
+		const clean = code === "A" ? !isThere(file) : await isAs(before);
+		if (!clean && !(await isAs(after)))
+			throw new XferError("EGIT", `your changes to ${nameOf(path)} would be overwritten`, "commit or move them, then sync again");
 	}
 	return paths;
 }
@@ -164,8 +167,8 @@ async function write(
 	const one = async ({ file, before, after }: Change) => {
 		const path = `${directory}/${file}`;
 		if (!after) {
-			if (before && readBytes(path, Number.POSITIVE_INFINITY)?.equals(before)) await purgeCard(path);
-			return; // else it was changed meanwhile, and stays
+			if (before && isFile(path)) await purgeCard(context, path, before);
+			return; // what was changed meanwhile stays
 		}
 		for (let tries = 0; ; tries++) {
 			try {

@@ -3,7 +3,19 @@ import { basename, dirname } from "node:path";
 import { type Card, parseCard } from "./card.ts";
 import { type Context, sleep } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
-import { append, isFile, isSameFile, listNames, makeDirectories, OpenFile, readBytes, syncDirectory, syncFile, writeNew } from "./files.ts";
+import {
+	append,
+	isFile,
+	isSameFile,
+	listNames,
+	makeDirectories,
+	OpenFile,
+	publish,
+	readBytes,
+	syncDirectory,
+	syncFile,
+	writeNew,
+} from "./files.ts";
 
 /** ms for which a replaced file must not have grown before it is let go. */
 const quiet = 250;
@@ -93,12 +105,30 @@ async function openSettled(context: Context, path: string): Promise<OpenFile> {
 	}
 }
 
-/** Removes a Card's file, when nobody is just replacing it. */
-export async function purgeCard(path: string): Promise<void> {
+/**
+ * Removes a Card's file, when nobody is just replacing it.
+ * @param expected only when the file is still that, and gets nothing in the moment of its end: else it stays, or is there again
+ * @returns whether it was removed
+ */
+export async function purgeCard(context: Context, path: string, expected?: Buffer): Promise<boolean> {
 	const lock = await acquire(path, patience);
 	try {
-		rmSync(path);
-		rmSync(oldPath(path), { force: true });
+		recoverOne(context, path);
+		if (!expected) {
+			rmSync(path);
+			return true;
+		}
+		const file = new OpenFile(path, true);
+		try {
+			if (!file.read(0, file.size).equals(expected)) return false;
+			rmSync(path);
+			for (const end = context.monotonic() + quiet; context.monotonic() < end && file.measure() === expected.length; ) await sleep(10);
+			if (file.measure() === expected.length) return true;
+			publish(path, `${locksOf(path)}/${basename(path)}.${context.instance}.new`, file.read(0, file.size), context.durable);
+			return false;
+		} finally {
+			file.close();
+		}
 	} finally {
 		await lock.release();
 	}
@@ -112,6 +142,8 @@ export async function recover(context: Context, directory: string): Promise<void
 		if (!lock) continue;
 		try {
 			recoverOne(context, path);
+		} catch {
+			// what lies there can't be read, or is no file: doctor tells, and no other Card is the worse for it
 		} finally {
 			await lock.release();
 		}

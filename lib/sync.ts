@@ -1,9 +1,9 @@
 import { lstatSync } from "node:fs";
-import { type Board, isCardName, publish, stem } from "./board.ts";
+import { type Board, isCardName, stem } from "./board.ts";
 import { claimHost, type Entry, parseCard, stateOfCard } from "./card.ts";
 import { sleep } from "./context.ts";
 import { XferError } from "./errors.ts";
-import { isFile, makeDirectories, readBytes } from "./files.ts";
+import { isFile, makeDirectories, publish, readBytes } from "./files.ts";
 import { readPlainFront } from "./front.ts";
 import { Git } from "./git.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
@@ -109,7 +109,11 @@ async function commit(board: Board, git: Git, me: string): Promise<string[]> {
 	const args = [...(await git.identity(me, board.context.host)), "commit", "--quiet", "--only", "-m", message];
 	const done = await git.try([...args, "--pathspec-from-file=-", "--pathspec-file-nul"], paths.join("\0"));
 	if (done.code === 0) return cards;
-	if (/nothing (?:added )?to commit|no changes added/.test(done.out.toString())) return []; // somebody else did
+	if (/nothing (?:added )?to commit|no changes added/.test(done.out.toString())) {
+		// HEAD has it already, and only the index does not: the user's next commit would take it back.
+		await git.try(["reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul"], paths.join("\0"));
+		return [];
+	}
 	throw new XferError("EGIT", `git commit: ${done.words || done.out.toString().trim()}`);
 }
 
