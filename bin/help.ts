@@ -74,7 +74,8 @@ async function candidatesFor(among: readonly Command[], words: readonly string[]
 	const lastWord = ({ name }: Command) => name.slice(name.lastIndexOf(" ") + 1);
 	const command = among.find((known) => lastWord(known) === first);
 	if (!command || rest.length === 0) return among.map(lastWord);
-	if (command.commands && !rest.at(-1)?.startsWith("-")) return await candidatesFor(command.commands, rest);
+	const sub = command.commands?.some((known) => rest.slice(0, -1).includes(lastWord(known)));
+	if (command.commands && (sub || (rest.length === 1 && !rest[0]?.startsWith("-")))) return await candidatesFor(command.commands, rest);
 	return await candidates(command, rest.slice(0, -1), rest.at(-1) ?? "");
 }
 

@@ -33,13 +33,14 @@ const examples: Readonly<Record<string, string>> = {
 /** The fast path: one table, no more than the command uses is loaded. Help, completion and `--version` come from yargs. */
 async function main(given: readonly string[]): Promise<number> {
 	const argv = commandFirst(given, commands);
-	const named = argv[0] === "help" ? argv.slice(1) : argv;
+	const asked = argv[0] === "help" || (argv[0] === "board" && argv[1] === "help");
+	const named = asked ? argv.filter((word) => word !== "help") : argv;
 	const [name = ""] = named;
 	const { command, args } = choose(named);
 	if (!command && name !== "" && !name.startsWith("-")) throw unknownCommand(name, commands);
 	const words = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
 	// Among the words of a text, -h is more likely one of them: then it is refused, with a word about --.
-	const help = argv[0] === "help" || words.includes("--help") || (command?.speaks ? words[0] === "-h" : words.includes("-h"));
+	const help = asked || words.includes("--help") || (command?.speaks ? words[0] === "-h" : words.includes("-h"));
 	if (help || name === "--version" || name === "--get-yargs-completions")
 		return (await import("./help.ts")).help(command, name, argv.slice(1));
 	const { values, positionals } = parse(command, args);
@@ -124,10 +125,10 @@ function rightLine(
 ): string {
 	const text = command?.speaks;
 	const example = command ? `xfer ${command.name} ${examples[command.name] ?? ""}`.trim() : "";
-	if (text && plain.has(flag)) {
+	if (text && (plain.has(flag) || (flag === "title" && !options.subject))) {
 		return `${example} "…", or: … | ${example} -`;
 	}
-	const synonym = synonyms[flag];
+	const synonym = options.type && flag === "kind" ? "type" : synonyms[flag];
 	if (synonym === "follow") return "xfer watch";
 	const meant = synonym && options[synonym] ? synonym : similar(flag, Object.keys(options));
 	if (meant) return `--${meant}${options[meant]?.value ? ` ${options[meant].value}` : ""}`;

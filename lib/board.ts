@@ -364,8 +364,9 @@ export class Board {
 	 */
 	#look(file: string, memory: Buffer): CardInfo | Promise<CardInfo> {
 		const loaded = this.#load(file, memory);
-		const front = this.#mayGrow(loaded) ? undefined : readPlainFront(frontText(loaded.card));
-		return front ? this.#describe(loaded, front) : this.#open(file);
+		if (this.#mayGrow(loaded)) return this.#open(file);
+		const front = readPlainFront(frontText(loaded.card));
+		return front ? this.#describe(loaded, front) : this.#describeFully(loaded);
 	}
 
 	async #open(file: string): Promise<OpenCard> {
@@ -375,16 +376,19 @@ export class Board {
 			loaded = this.#load(file);
 		}
 		const { bytes, card } = loaded;
-		let info: CardInfo;
+		const introduction = unescapeText(card.bytes.subarray(card.introduction.begin, card.introduction.end));
+		return { ...(await this.#describeFully(loaded)), bytes, introduction, entries: card.entries };
+	}
+
+	/** With a front matter that needs a YAML parser, or that none can read. */
+	async #describeFully(loaded: Loaded): Promise<CardInfo> {
 		try {
-			info = this.#describe(loaded, await readFront(frontText(card)));
+			return this.#describe(loaded, await readFront(frontText(loaded.card)));
 		} catch (error) {
 			if (!(error instanceof XferError)) throw error;
-			info = this.#describe(loaded, new Map());
-			info = { ...info, warnings: [...info.warnings, "yaml"] };
+			const info = this.#describe(loaded, new Map());
+			return { ...info, warnings: [...info.warnings, "yaml"] };
 		}
-		const introduction = unescapeText(card.bytes.subarray(card.introduction.begin, card.introduction.end));
-		return { ...info, bytes, introduction, entries: card.entries };
 	}
 
 	/** @param memory for a look, which reads no large Card */
@@ -466,11 +470,13 @@ function readFile(path: string, name: string, memory: Buffer | undefined): { byt
 	}
 }
 
-/** The error for a Card that is not there, or is none; every other error as it is. */
+/** The error for a Card that is not there, or is none; every other error as it is, also of a file beside it. */
 function missing(file: string, error: unknown): unknown {
 	const code = errno(error);
-	if (error instanceof XferError || !["ENOENT", "EFTYPE", "ELOOP", "ENXIO", "ENOTDIR"].includes(code ?? "")) return error;
+	const { path } = error as NodeJS.ErrnoException;
+	if (error instanceof XferError || !path?.endsWith(`/${file}`)) return error;
 	if (code === "ENOENT") return new XferError("ECARD", `no Card ${file}`, "xfer board list --all shows them");
+	if (!["EFTYPE", "ELOOP", "ENXIO", "ENOTDIR"].includes(code ?? "")) return error;
 	return new XferError("ECARD", `${file} is no Card: not a regular file`, "it is left alone");
 }
 

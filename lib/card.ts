@@ -226,7 +226,7 @@ export function parseCard(bytes: Buffer): Card {
 			entries.push(entry);
 		} else if (!before.is("torn") && torn && startsWith(before.raw, entry.raw)) {
 			// all of it stands in the whole one
-		} else if (before.is("torn") && startsWith(entry.raw, before.raw)) {
+		} else if (before.is("torn") && entry.raw.length > before.raw.length && startsWith(entry.raw, before.raw)) {
 			entries[at] = entry; // its writer began again
 		} else if (!entry.raw.equals(before.raw)) {
 			const other = new Entry(bytes, undefined, part, [...flaws, "duplicate"]);

@@ -28,14 +28,15 @@ export function mentionsIn(text: string): string[] {
 	return [...names];
 }
 
-/** What stands before the text of a line in quotes and lists. */
-const containers = /^(?: {0,3}>[ \t]?| {0,3}(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}|$))/;
+/** What stands before the text of a line in a quotation or a list. */
+const container = /^(?: {0,3}>[ \t]?| {0,3}(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}|$))/;
 
 /** The paragraphs of a Markdown text without its code: fenced and indented blocks, and spans. */
 function withoutCode(text: string): string {
 	const paragraphs: string[] = [];
 	let paragraph = "";
-	let fence = ""; // the backticks or tildes that began the block that is open
+	let fence = ""; // the backticks or tildes that began the block that is open, and in how many quotations
+	let depth = 0;
 	let list = false;
 	const end = () => {
 		if (paragraph) paragraphs.push(withoutSpans(paragraph));
@@ -43,30 +44,34 @@ function withoutCode(text: string): string {
 	};
 	for (const given of text.split("\n")) {
 		let line = given.replace(/\r$/, "");
-		let inside = false;
-		for (let found = containers.exec(line); found && !isRule(line); found = containers.exec(line)) {
-			inside = true;
-			if (!found[0].includes(">")) list = true;
-			line = line.slice(found[0].length);
-		}
 		if (fence) {
-			const close = /^\s*(`{3,}|~{3,})[ \t]*$/.exec(line)?.[1];
-			if (close?.startsWith(fence)) fence = "";
+			for (let quotes = 0; quotes < depth; quotes++) line = line.replace(/^ {0,3}>[ \t]?/, "");
+			const [, indent = "", close = ""] = /^(\s*)(`{3,}|~{3,})[ \t]*$/.exec(line) ?? [];
+			if (close.startsWith(fence) && (list || indent.length < 4)) fence = "";
 			continue;
+		}
+		let quotes = 0;
+		let inside = false;
+		for (let found = isRule(line) ? null : container.exec(line); found; found = container.exec(line)) {
+			inside = true;
+			if (found[0].includes(">")) quotes++;
+			else list = true;
+			line = line.slice(found[0].length);
 		}
 		const [, mark = "", info = ""] = /^\s*(`{3,}|~{3,})(.*)$/.exec(line) ?? [];
 		const indented = /^(?: {4}| {0,3}\t)/.test(line);
-		if (line.trim() === "") end();
+		if (line.trim() === "" || isRule(line)) end();
 		else if (mark && !(mark.startsWith("`") && info.includes("`")) && (list || !indented)) {
 			end();
 			fence = mark;
-		} else if (indented && !paragraph && !list)
-			continue; // a block of code; in a list it may be a paragraph of an item
-		else {
-			if (inside) end(); // an item of its own
+			depth = quotes;
+		} else if (indented && !paragraph && !list) {
+			// a block of code; in a list it may be a paragraph of an item
+		} else {
+			if (inside && quotes === 0) end(); // an item of its own
 			if (!inside && !/^\s/.test(line)) list = list && paragraph !== "";
 			paragraph += `${line}\n`;
-			if (/^ {0,3}#{1,6}(?:\s|$)/.test(line)) end();
+			if (/^ {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-+\s*$)/.test(line)) end(); // a heading
 		}
 	}
 	end();

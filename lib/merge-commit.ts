@@ -22,19 +22,26 @@ export interface Change {
 	readonly after: Buffer | undefined;
 }
 
+/** What is merged where. */
+export interface Merge {
+	readonly board: Board;
+	readonly git: Git;
+	/** Who commits. */
+	readonly me: string;
+	/** The commit of HEAD; undefined when there is none yet. */
+	readonly head: string | undefined;
+	readonly theirs: string;
+	/** What to call theirs. */
+	readonly from: string;
+}
+
 /**
  * Merges a commit into HEAD, the Board's directory and the index.
+ * @param told called with each Card that changes, before it does
  * @returns the Cards that changed
  */
-export async function mergeCommit(
-	board: Board,
-	git: Git,
-	me: string,
-	head: string | undefined,
-	theirs: string,
-	from: string,
-	told: (change: Change) => void,
-): Promise<string[]> {
+export async function mergeCommit({ board, git, me, head, theirs, from }: Merge, told: (change: Change) => void): Promise<string[]> {
+	if (theirs === head) return [];
 	const bases: string[] =
 		head === undefined ? [] : ((await git.try(["merge-base", "--all", head, theirs])).out.toString().match(/\S+/g) ?? []);
 	if (bases.includes(theirs)) return [];
@@ -213,7 +220,7 @@ export function raw(name: string): string {
 	return Buffer.from(name).toString("latin1");
 }
 
-function nameOf(raw: string): string {
+export function nameOf(raw: string): string {
 	return Buffer.from(raw, "latin1").toString();
 }
 
@@ -231,7 +238,7 @@ function isFileMode(place: Place | undefined): boolean {
 	return place?.mode === "100644" || place?.mode === "100755";
 }
 
-function isCard(name: string, ...places: (Place | undefined)[]): boolean {
+export function isCard(name: string, ...places: (Place | undefined)[]): boolean {
 	const file = nameOf(name);
 	return isCardName(file) && raw(file) === name && places.every((place) => place === undefined || isFileMode(place));
 }

@@ -152,13 +152,20 @@ export async function recover(context: Context, directory: string): Promise<void
 
 /** The names of the Cards of which a replaced file is still there: just now, or since somebody was killed. */
 export function leftovers(directory: string): string[] {
-	return listNames(`${directory}/.locks`).flatMap((name) => (name.endsWith(".md.old") ? [name.slice(0, -4)] : []));
+	try {
+		return listNames(`${directory}/.locks`).flatMap((name) => (name.endsWith(".md.old") ? [name.slice(0, -4)] : []));
+	} catch (error) {
+		if (["EACCES", "EPERM", "ENOTDIR"].includes(errno(error) ?? "")) return []; // who may only read the Board recovers nothing
+		throw error;
+	}
 }
 
 function recoverOne(context: Context, path: string): void {
 	// With the lock in hand nobody else writes one.
 	for (const name of listNames(locksOf(path))) {
-		if (name.startsWith(`${basename(path)}.`) && name.endsWith(".new")) rmSync(`${locksOf(path)}/${name}`, { force: true });
+		// After the Card's name an instance, and nothing else: another Card's may begin alike.
+		if (name.length === basename(path).length + 13 && name.startsWith(`${basename(path)}.`) && name.endsWith(".new"))
+			rmSync(`${locksOf(path)}/${name}`, { force: true });
 	}
 	const old = readBytes(oldPath(path), Number.POSITIVE_INFINITY);
 	if (!old) return;

@@ -8,7 +8,7 @@ import { readPlainFront } from "./front.ts";
 import { Git } from "./git.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
 import { mendCard, mergeCards, readCard } from "./merge.ts";
-import { blobOf, listTree, mergeCommit, raw } from "./merge-commit.ts";
+import { blobOf, type Change, isCard, listTree, mergeCommit, nameOf, raw } from "./merge-commit.ts";
 import { replaceCard } from "./replace.ts";
 import { isRepository, ownFiles, setAttributes } from "./repository.ts";
 import type { Outcome } from "./send.ts";
@@ -40,29 +40,38 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	if (branch === undefined)
 		throw new XferError("EGIT", "the repository is on no branch, perhaps in a rebase", "finish that, or: git switch main");
 	await setAttributes(git);
-	await settleMerge(board, git, me);
-	const committed = await commit(board, git, me);
-	const remote = await remoteOf(git, branch);
-	const merged = new Set<string>();
 	const notes: Outcome[] = [];
-	if (!remote) return { committed, merged: [], pushed: false, remote: undefined, notes };
+	const told = (change: Change) => notes.push(...tell(tree, board, me, change, options.mention ?? true));
+	// What came by a plain git pull since the last sync, and what comes with a merge that git left.
+	const start = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
+	const last = await git.ask(["rev-parse", "--verify", "--quiet", toldRef]);
+	if (last !== undefined && start !== undefined) for (const change of await between(git, last, start)) told(change);
+	const left = await settleMerge(board, git);
+	if (left !== undefined && start !== undefined) for (const change of await between(git, start, left)) told(change);
+	const committed = await commit(board, git, me);
+	const merged = new Set<string>();
+	const merge = async (theirs: string, from: string) => {
+		const head = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
+		for (const file of await mergeCommit({ board, git, me, head, theirs, from }, head === undefined ? () => {} : told)) merged.add(file);
+	};
+	if (left !== undefined) await merge(left, "what git left");
+	const remote = await remoteOf(git, branch);
+	const done = async (pushed: boolean) => {
+		await git.try(["update-ref", toldRef, "HEAD"]);
+		return { committed, merged: [...merged], pushed, remote, notes };
+	};
+	if (!remote) return await done(false);
 	const there = (await git.ask(["config", `branch.${branch}.merge`])) ?? `refs/heads/${branch}`;
 	await git.neverAsk();
 	for (let tries = 0; ; tries++) {
 		const fetched = await git.try(["fetch", "--quiet", "--no-tags", remote]);
 		if (fetched.code !== 0) throw new XferError("EGIT", `git fetch: ${fetched.words}`, kept);
-		const head = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
 		const theirs = await git.ask(["rev-parse", "--verify", "--quiet", `refs/remotes/${remote}/${there.replace(/^refs\/heads\//, "")}`]);
-		if (theirs !== undefined && theirs !== head) {
-			const done = await mergeCommit(board, git, me, head, theirs, `${remote}/${branch}`, ({ file, before, after }) => {
-				if (head !== undefined && after) notes.push(...tell(tree, board, me, file, before, after, options.mention ?? true));
-			});
-			for (const file of done) merged.add(file);
-		}
-		const now = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
-		if (now === undefined || now === theirs) return { committed, merged: [...merged], pushed: false, remote, notes };
+		if (theirs !== undefined) await merge(theirs, `${remote}/${branch}`);
+		const head = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
+		if (head === undefined || head === theirs) return await done(false);
 		const push = await git.try(["push", "--porcelain", remote, `HEAD:${there}`]);
-		if (push.code === 0) return { committed, merged: [...merged], pushed: true, remote, notes };
+		if (push.code === 0) return await done(true);
 		// Somebody else pushed first: fetch what that was, and again.
 		const again =
 			/^!\t.*\t\[(?:rejected|remote rejected)\] \((?:fetch first|non-fast-forward|stale info|.*(?:cannot lock|failed to update) ref.*)\)/m;
@@ -72,7 +81,21 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	}
 }
 
+/** The commit up to which who is mentioned was told. */
+const toldRef = "refs/xfer/told";
 const kept = "what is here is committed; the next sync goes on";
+
+/** What a commit says of each Card that another has otherwise: with all that both say. */
+async function between(git: Git, before: string, after: string): Promise<Change[]> {
+	if (before === after) return [];
+	const [old, now] = [await listTree(git, before), await listTree(git, after)];
+	const names = [...now.keys()].filter((name) => isCard(name, old.get(name), now.get(name)) && old.get(name)?.oid !== now.get(name)?.oid);
+	const blobs = await git.blobs(names.flatMap((name) => [...blobOf(old.get(name)), ...blobOf(now.get(name))]));
+	return names.map((name) => {
+		const [one, two] = [old, now].map((places) => blobs.get(places.get(name)?.oid ?? ""));
+		return { file: nameOf(name), before: one, after: one && two ? mergeCards(undefined, one, two) : two };
+	});
+}
 
 /** The remote of a branch: its own, else `origin`, else the only one. */
 async function remoteOf(git: Git, branch: string): Promise<string | undefined> {
@@ -149,8 +172,9 @@ function newEntries(before: Buffer | undefined, now: Buffer): Entry[] {
 	return readCard(now).entries.filter(({ id }) => !known.has(id));
 }
 
-/** Hands notes over for what came with a merge: mentions, and a claim that does not hold any more. */
-function tell(tree: Tree, board: Board, me: string, file: string, before: Buffer | undefined, after: Buffer, mention: boolean): Outcome[] {
+/** Hands notes over for what came: mentions, and a claim that does not hold any more. */
+function tell(tree: Tree, board: Board, me: string, { file, before, after }: Change, mention: boolean): Outcome[] {
+	if (!after) return [];
 	const front = readPlainFront(frontOf(after));
 	const place = { card: front?.get("id") ?? stem(file), title: front?.get("title") ?? stem(file) };
 	const notes = mention ? newEntries(before, after).flatMap((entry) => notifyMentioned(tree, place, entry, me)) : [];
@@ -166,9 +190,13 @@ function tell(tree: Tree, board: Board, me: string, file: string, before: Buffer
 	];
 }
 
-/** Finishes a merge that git left, as far as it is about Cards. */
-async function settleMerge(board: Board, git: Git, me: string): Promise<void> {
+/**
+ * Takes a merge that git left out of its hands, as far as it is about Cards: unites them, and leaves the rest to an ordinary merge.
+ * @returns the commit that was being merged
+ */
+async function settleMerge(board: Board, git: Git): Promise<string | undefined> {
 	const { directory, context } = board;
+	const left = await git.ask(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]);
 	const out = (await git.run(["ls-files", "--unmerged", "-z"])).toString();
 	const stages = new Map<string, Map<string, string>>();
 	for (const line of out.split("\0")) {
@@ -197,6 +225,6 @@ async function settleMerge(board: Board, git: Git, me: string): Promise<void> {
 		});
 		await git.run(["add", "--", name]);
 	}
-	if ((await git.ask(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"])) !== undefined)
-		await git.run([...(await git.identity(me, context.host)), "commit", "--quiet", "--no-edit"]);
+	if (left !== undefined) await git.run(["merge", "--quit"]);
+	return left;
 }
