@@ -25,6 +25,8 @@ export interface Command {
 	readonly completes?: "nodes" | "ids" | "sent" | "cards" | readonly string[];
 	/** Its words are a text. */
 	readonly speaks?: boolean;
+	/** For programs: not in lists. */
+	readonly hidden?: boolean;
 	/** Its sub-commands; the name of each begins with this one's. */
 	readonly commands?: readonly Command[];
 	/** Does it; the exit code, 0 unless returned. */
@@ -39,3 +41,8 @@ export const common: Readonly<Record<string, Option>> = {
 };
 
 export const timeout: Option = { type: "string", value: "10m", help: "wait no longer than this; exit 4 then" };
+
+/** What a person types for it after the words before: `list` of `board list`. */
+export function lastWord({ name }: Pick<Command, "name">): string {
+	return name.slice(name.lastIndexOf(" ") + 1);
+}

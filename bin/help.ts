@@ -3,7 +3,7 @@ import { shortId } from "../lib/filename.ts";
 import { kinds, priorities } from "../lib/handoff.ts";
 import { openTree } from "../lib/tree.ts";
 import manifest from "../package.json" with { type: "json" };
-import { type Command, common } from "./command.ts";
+import { type Command, common, lastWord } from "./command.ts";
 import { commands } from "./commands.ts";
 import { exit } from "./errors.ts";
 import { print, visible } from "./output.ts";
@@ -33,15 +33,14 @@ function overview(): Argv {
 
 /** Commands with a line for each. */
 function listed(some: readonly Command[]): Argv {
-	return some.reduce((parser, { name, summary }) => parser.command(name, summary), parser());
+	return some.filter(({ hidden }) => !hidden).reduce((parser, { name, summary }) => parser.command(name, summary), parser());
 }
 
 function commandHelp({ name, usage, summary, examples, options, commands }: Command): Argv {
-	if (commands) return listed(commands).usage(`${table(examples)}\n\nxfer ${name} ${usage}\n${summary}`);
 	const described = Object.entries({ ...options, ...common }).map(([key, { help: text, value }]) => {
 		return [key, { describe: value ? `${value}: ${text}` : text }] as const;
 	});
-	return parser()
+	return (commands ? listed(commands) : parser())
 		.usage(`${table(examples)}\n\n${`xfer ${name} ${usage}`.trim()}\n${summary}`)
 		.options(Object.fromEntries(described));
 }
@@ -71,9 +70,8 @@ async function complete(typed: readonly string[]): Promise<number> {
 /** Commands, sub-commands, or what a command's words may be. */
 async function candidatesFor(among: readonly Command[], words: readonly string[]): Promise<readonly string[]> {
 	const [first, ...rest] = words;
-	const lastWord = ({ name }: Command) => name.slice(name.lastIndexOf(" ") + 1);
 	const command = among.find((known) => lastWord(known) === first);
-	if (!command || rest.length === 0) return among.map(lastWord);
+	if (!command || rest.length === 0) return among.filter(({ hidden }) => !hidden).map(lastWord);
 	const sub = command.commands?.some((known) => rest.slice(0, -1).includes(lastWord(known)));
 	if (command.commands && (sub || (rest.length === 1 && !rest[0]?.startsWith("-")))) return await candidatesFor(command.commands, rest);
 	return await candidates(command, rest.slice(0, -1), rest.at(-1) ?? "");

@@ -89,8 +89,8 @@ function codeOf(char: string): string {
 }
 
 /** `1 Handoff`, `2 Handoffs`. */
-export function count(number: number, what: string): string {
-	return `${number} ${what}${number === 1 ? "" : "s"}`;
+export function count(number: number, what: string, many = `${what}s`): string {
+	return `${number} ${number === 1 ? what : many}`;
 }
 
 export interface Cell {

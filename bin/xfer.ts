@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { XferError } from "../lib/errors.ts";
 import { similar } from "../lib/names.ts";
-import { type Command, common, type Option, type Values } from "./command.ts";
+import { type Command, common, lastWord, type Option, type Values } from "./command.ts";
 import { home } from "./commands/home.ts";
 import { commands } from "./commands.ts";
 import { report } from "./errors.ts";
@@ -21,15 +21,6 @@ const synonyms: Readonly<Record<string, string>> = {
 /** What people type for the text and the recipient, which take no flag. */
 const plain = new Set(["to", "m", "message", "body", "text", "file"]);
 
-/** What stands before the text of a command. */
-const examples: Readonly<Record<string, string>> = {
-	send: "alice",
-	reply: "ID",
-	"board new": "TITLE",
-	"board add": "CARD",
-	"board done": "CARD",
-};
-
 /** The fast path: one table, no more than the command uses is loaded. Help, completion and `--version` come from yargs. */
 async function main(given: readonly string[]): Promise<number> {
 	const argv = commandFirst(given, commands);
@@ -43,6 +34,8 @@ async function main(given: readonly string[]): Promise<number> {
 	const help = asked || words.includes("--help") || (command?.speaks ? words[0] === "-h" : words.includes("-h"));
 	if (help || name === "--version" || name === "--get-yargs-completions")
 		return (await import("./help.ts")).help(command, name, argv.slice(1));
+	const [first] = args;
+	if (command?.commands && first !== undefined && !first.startsWith("-")) throw unknownCommand(first, command.commands);
 	const { values, positionals } = parse(command, args);
 	const session = openSession(values);
 	if (!command) return (await home(session)) ?? 0;
@@ -64,11 +57,6 @@ function choose(argv: readonly string[]): { command: Command | undefined; args: 
 	const [second, ...args] = commandFirst(rest, command.commands);
 	const sub = command.commands.find((known) => lastWord(known) === second);
 	return sub ? { command: sub, args } : { command, args: rest };
-}
-
-/** What a person types for it after the words before: `list` of `board list`. */
-function lastWord({ name }: Command): string {
-	return name.slice(name.lastIndexOf(" ") + 1);
 }
 
 /** `xfer --as alice inbox` is `xfer inbox --as alice`. */
@@ -124,7 +112,7 @@ function rightLine(
 	line: string,
 ): string {
 	const text = command?.speaks;
-	const example = command ? `xfer ${command.name} ${examples[command.name] ?? ""}`.trim() : "";
+	const example = command ? `xfer ${command.name} ${command.usage.replace(/[[,].*/, "")}`.trim() : "";
 	if (text && (plain.has(flag) || (flag === "title" && !options.subject))) {
 		return `${example} "…", or: … | ${example} -`;
 	}

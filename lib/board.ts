@@ -1,25 +1,13 @@
 import { lstatSync, realpathSync } from "node:fs";
-import {
-	type Card,
-	type CardState,
-	type CardWarning,
-	type Claim,
-	claimHost,
-	type Entry,
-	entryType,
-	formatCard,
-	formatEntry,
-	longFront,
-	parseCard,
-	stateOfCard,
-	unescapeText,
-	usualClaim,
-} from "./card.ts";
+import { basename } from "node:path";
+import { type Card, type CardWarning, type Entry, entryType, formatCard, formatEntry, longFront, parseCard, unescapeText } from "./card.ts";
+import { idIn, isCardName, mayGrow, publishCard, settle, stem } from "./card-file.ts";
+import { type CardState, type Claim, claimHost, holderWords, isHeldBy, stateOfCard, usualClaim } from "./claims.ts";
 import { type Context, sleep, unique } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
-import { compare } from "./filename.ts";
-import { append, listFiles, makeDirectories, OpenFile, publish } from "./files.ts";
-import { editFront, type Front, readFront, readPlainFront } from "./front.ts";
+import { compare, shellWord } from "./filename.ts";
+import { append, listFiles, makeDirectories, OpenFile } from "./files.ts";
+import { editFront, type Front, frontText, readFront, readPlainFront } from "./front.ts";
 import { headerLimit, parseDate } from "./handoff.ts";
 import { mendCard, readCard } from "./merge.ts";
 import { nodeName, slug } from "./names.ts";
@@ -73,8 +61,6 @@ export interface Addition {
 const large = 16 * 1024 * 1024;
 /** ms by which the clocks of who shares a Board may differ (protocol 12). */
 const skew = 60_000;
-/** ms after its last change in which a Card whose last Entry is torn may be just being written. */
-const settle = 300;
 
 /** The Board of a tree: nothing is read or made before it is needed. */
 export function openBoard(tree: Tree): Board {
@@ -96,7 +82,7 @@ export class Board {
 		try {
 			this.#directory ??= realpathSync(given);
 		} catch {
-			return given; // not there yet
+			return given; // not there yet; or not to be entered, which whoever opens it is told
 		}
 		return this.#directory;
 	}
@@ -113,10 +99,7 @@ export class Board {
 	 * @throws {XferError} ECARD when there is none, EAMBIGUOUS when there are several, EINPUT when the piece is too short
 	 */
 	async find(piece: string): Promise<string> {
-		const text = piece
-			.slice(piece.lastIndexOf("/") + 1)
-			.replace(/\.md$/i, "")
-			.toLowerCase();
+		const text = stem(basename(piece).toLowerCase());
 		const files = this.files();
 		const named = (same: (name: string) => boolean) => files.filter((file) => same(stem(file).toLowerCase()));
 		let found = named((name) => name === text);
@@ -192,15 +175,13 @@ export class Board {
 		const line = oneLine(title);
 		if (line === "") throw new XferError("EINPUT", "a Card needs a title", 'xfer board new "Title"');
 		const introduction = bytesOf(text, context);
-		makeDirectories(`${this.directory}/.locks`);
-		const { directory } = this;
+		makeDirectories(this.directory);
 		for (;;) {
 			const id = unique(context.random).slice(0, 6);
 			const file = `${(slug(line) ?? "card").slice(0, 48).replace(/[.-]+$/, "")}-${id}.md`;
-			const path = `${directory}/${file}`;
+			const path = this.#path(file);
 			const bytes = formatCard({ id, title: line, author: nodeName(author), date: context.now(), introduction });
-			if (!publish(path, `${directory}/.locks/${file}.${context.instance}.new`, bytes, context.durable)) continue; // taken: another id
-			return { id, file, path };
+			if (publishCard(context, path, bytes)) return { id, file, path }; // else it is taken: another id
 		}
 	}
 
@@ -216,55 +197,61 @@ export class Board {
 	}
 
 	/**
-	 * Claims a Card for its author on this host, or extends that claim.
+	 * Claims a Card for its author on this host, or extends that claim. Waits for half a minute while the Card is being replaced.
 	 * @param hold for how many ms
-	 * @throws {XferError} EHELD when another holds it: then nothing of ours stands
+	 * @throws {XferError} EHELD when another holds it: then nothing of ours stands · ECARD, EINPUT · the system's error
 	 */
 	async claim(file: string, author: string, hold: number = usualClaim): Promise<Claim> {
 		const { context } = this;
-		const after = this.#mine(await this.read(file), author);
-		const host = claimHost(context);
 		const until = context.now() + hold;
 		if (!(hold > 0 && until < Date.UTC(10_000)))
 			throw new XferError("EINPUT", "a claim holds for some time, and ends before the year 10000", "such as --for 2h");
+		const before = await this.read(file);
+		this.#requireFree(before, author);
+		const host = claimHost(context);
 		const text = Buffer.from(`until ${new Date(until).toISOString()} on ${host}`);
-		const entry = this.#append(file, author, "claim", text, after);
+		const entry = this.#append(file, author, "claim", text, lastDate(before, author));
 		// What others see decides: and while the Card is being replaced, they may not see it yet.
-		const busy = () => isBeingReplaced(`${this.directory}/${file}`);
-		for (let tries = 0; busy() && tries < 1500; tries++) {
+		const changing = () => isBeingReplaced(this.#path(file));
+		for (let tries = 0; changing() && tries < 1500; tries++) {
 			await sleep(20);
 			if (tries % 50 === 0) await this.#recover(); // it may be what a killed one left
 		}
 		const { holder } = await this.read(file);
-		if (holder && this.#isMine(holder, author) && !busy()) return holder;
+		if (holder && isHeldBy(holder, entry.author, host) && !changing()) return holder;
 		this.#append(file, author, "release", Buffer.from(`on ${host}`), entry.date);
-		if (!busy()) throw held(file, holder);
-		throw new XferError("EHELD", `${stem(file)} is just being changed, for half a minute already`, "try again");
+		if (holder && !isHeldBy(holder, entry.author, host)) throw held(file, holder);
+		throw new XferError(
+			"EHELD",
+			`${stem(file)} could not be claimed: it was changed all the while, or somebody ended the claim`,
+			"try again",
+		);
 	}
 
 	/**
 	 * Ends one's claims on a Card.
 	 * @returns undefined when nobody held it
-	 * @throws {XferError} EHELD when another holds it
+	 * @throws {XferError} EHELD when another holds it · ECARD · the system's error
 	 */
 	async release(file: string, author: string): Promise<Entry | undefined> {
 		const card = await this.read(file);
-		const after = this.#mine(card, author);
-		return card.holder && this.#append(file, author, "release", Buffer.from(`on ${claimHost(this.context)}`), after);
+		this.#requireFree(card, author);
+		return card.holder && this.#append(file, author, "release", Buffer.from(`on ${claimHost(this.context)}`), lastDate(card, author));
 	}
 
 	/**
 	 * Says that a Card is done: it leaves the lists until somebody adds to it.
-	 * @throws {XferError} EHELD when another holds it
+	 * @throws {XferError} EHELD when another holds it · ECARD, ESIZE · the system's error
 	 */
 	async done(file: string, { author, text }: Omit<Addition, "type">): Promise<Entry> {
-		const after = this.#mine(await this.read(file), author);
-		return this.#append(file, author, "done", bytesOf(text, this.context), after);
+		const card = await this.read(file);
+		this.#requireFree(card, author);
+		return this.#append(file, author, "done", bytesOf(text, this.context), lastDate(card, author));
 	}
 
-	/** Whether a Card was taken out of the lists. Reads the Entries only when one of them may say so: of a large Card this costs as much as of a small one. */
+	/** Whether a Card was taken out of the lists. It is read, and parsed only when an Entry may say so. */
 	async isRemoved(file: string): Promise<boolean> {
-		const { bytes } = readFile(`${this.directory}/${file}`, file, undefined);
+		const { bytes } = readFile(this.#path(file), file, undefined);
 		return bytes.includes(" · removed · ") && (await this.read(file)).removed;
 	}
 
@@ -276,15 +263,16 @@ export class Board {
 
 	/**
 	 * Deletes a Card's file, for good.
-	 * @throws {XferError} ECARD · the system's error
+	 * @throws {XferError} ECARD, EHELD · the system's error
 	 */
 	async purge(file: string): Promise<void> {
-		await this.#present(file, () => purgeCard(this.context, `${this.directory}/${file}`));
+		await this.#present(file, (path) => purgeCard(this.context, path));
 	}
 
 	/**
 	 * Changes keys of the front matter, and not a byte beside them. The file keeps its name.
-	 * @throws {XferError} EINPUT when the front matter can't be read, or a key can't be changed
+	 * @returns false when they are as they shall be already
+	 * @throws {XferError} EUNREADABLE when the front matter can't be read, EINPUT when a key can't be changed · ESIZE, EHELD, ECARD · the system's error
 	 */
 	async edit(file: string, changes: Readonly<Record<string, string>>): Promise<boolean> {
 		for (const [key, value] of Object.entries(changes)) {
@@ -294,11 +282,12 @@ export class Board {
 		}
 		return await this.#replace(file, async (bytes) => {
 			const { front, warnings } = parseCard(bytes);
-			if (front.end === 0) throw new XferError("EINPUT", `${file} has no front matter`, "give it one in an editor");
-			if (warnings.includes("conflict")) throw new XferError("EINPUT", `git left two sides in ${file}`, `xfer board repair ${stem(file)}`);
+			if (warnings.includes("conflict"))
+				throw new XferError("EUNREADABLE", `git left two sides in ${file}`, `xfer board repair ${shellWord(stem(file))}`);
+			if (front.end === 0) throw new XferError("EUNREADABLE", `${file} has no front matter`, "give it one in an editor");
 			const before = bytes.toString("utf8", front.begin, front.end);
 			if (!Buffer.from(before).equals(bytes.subarray(front.begin, front.end)))
-				throw new XferError("EINPUT", `the front matter of ${file} is not UTF-8`, "mend it in an editor");
+				throw new XferError("EUNREADABLE", `the front matter of ${file} is not UTF-8`, "mend it in an editor");
 			let text = before;
 			for (const [key, value] of Object.entries(changes)) text = await editFront(text, key, key === "title" ? oneLine(value) : value);
 			if (Buffer.byteLength(text) > headerLimit - 16) throw longFront(Buffer.byteLength(text));
@@ -306,23 +295,28 @@ export class Board {
 		});
 	}
 
-	/** Makes whole what was typed by hand, and unites what git left as two sides. False when there was nothing to mend. */
+	/**
+	 * Makes whole what was typed by hand, and unites what git left as two sides.
+	 * @returns false when there was nothing to mend
+	 * @throws {XferError} ECARD, EHELD · the system's error
+	 */
 	async repair(file: string): Promise<boolean> {
 		const { modified } = await this.read(file);
 		return await this.#replace(file, (bytes) => mendCard(bytes, Math.abs(modified) <= 8.64e15 ? Math.floor(modified) : 0));
 	}
 
-	/**
-	 * When the author last added to a Card, in unix ms: what ends or follows that must be later, since merges order by date.
-	 * @throws {XferError} EHELD when another holds the Card
-	 */
-	#mine({ file, holder, entries }: OpenCard, author: string): number | undefined {
-		if (holder && !this.#isMine(holder, author)) throw held(file, holder);
-		return entries.findLast((entry) => entry.author === nodeName(author))?.date;
+	/** @throws {XferError} EHELD when another than the author, on this host, holds the Card */
+	#requireFree({ file, holder }: OpenCard, author: string): void {
+		if (holder && !isHeldBy(holder, nodeName(author), claimHost(this.context))) throw held(file, holder);
 	}
 
-	#isMine({ name, host }: Claim, author: string): boolean {
-		return name === nodeName(author) && (host === claimHost(this.context) || host === "");
+	/**
+	 * Where a Card's file is. A name from outside is looked at before it becomes part of a path (protocol 11).
+	 * @throws {XferError} ECARD
+	 */
+	#path(file: string): string {
+		if (isCardName(file)) return `${this.directory}/${file}`;
+		throw new XferError("ECARD", `${JSON.stringify(file)} is no Card's name`, "xfer board list --all shows them");
 	}
 
 	/** @param after unix ms: the Entry is dated later */
@@ -333,7 +327,7 @@ export class Board {
 		const entry = { id: unique(context.random), type, author: nodeName(author), date, text };
 		const bytes = formatEntry(entry);
 		try {
-			append(`${this.directory}/${file}`, bytes, context.durable);
+			append(this.#path(file), bytes, context.durable);
 		} catch (error) {
 			throw missing(file, error);
 		}
@@ -343,12 +337,12 @@ export class Board {
 	}
 
 	async #replace(file: string, change: (bytes: Buffer) => Buffer | Promise<Buffer>): Promise<boolean> {
-		return await this.#present(file, () => replaceCard(this.context, `${this.directory}/${file}`, change));
+		return await this.#present(file, (path) => replaceCard(this.context, path, change));
 	}
 
-	async #present<T>(file: string, act: () => Promise<T>): Promise<T> {
+	async #present<T>(file: string, act: (path: string) => Promise<T>): Promise<T> {
 		try {
-			return await act();
+			return await act(this.#path(file));
 		} catch (error) {
 			throw missing(file, error);
 		}
@@ -364,14 +358,14 @@ export class Board {
 	 */
 	#look(file: string, memory: Buffer): CardInfo | Promise<CardInfo> {
 		const loaded = this.#load(file, memory);
-		if (this.#mayGrow(loaded)) return this.#open(file);
+		if (isUnfinished(loaded, this.context)) return this.#open(file);
 		const front = readPlainFront(frontText(loaded.card));
 		return front ? this.#describe(loaded, front) : this.#describeFully(loaded);
 	}
 
 	async #open(file: string): Promise<OpenCard> {
 		let loaded = this.#load(file);
-		for (let tries = 0; this.#mayGrow(loaded) && tries < settle / 10; tries++) {
+		for (let tries = 0; isUnfinished(loaded, this.context) && tries < settle / 10; tries++) {
 			await sleep(10);
 			loaded = this.#load(file);
 		}
@@ -393,13 +387,8 @@ export class Board {
 
 	/** @param memory for a look, which reads no large Card */
 	#load(file: string, memory?: Buffer): Loaded {
-		const loaded = readFile(`${this.directory}/${file}`, file, memory);
+		const loaded = readFile(this.#path(file), file, memory);
 		return { file, ...loaded, card: readCard(loaded.bytes), isLarge: loaded.size > loaded.bytes.length };
-	}
-
-	/** A write is seen page by page: what looks torn may be whole in a moment. */
-	#mayGrow({ card, modified, isLarge }: Loaded): boolean {
-		return !isLarge && card.entries.at(-1)?.is("torn") === true && Math.abs(this.context.now() - modified) < settle;
 	}
 
 	#describe({ file, card, modified, isLarge }: Loaded, front: Front): CardInfo {
@@ -412,13 +401,16 @@ export class Board {
 		return {
 			id: front.get("id") || idIn(name) || name,
 			file,
-			path: `${this.directory}/${file}`,
+			path: this.#path(file),
 			title: front.get("title") || name,
 			createdBy,
 			createdAt,
 			modified,
 			count: isLarge ? undefined : entries.length,
-			last: { author: last?.author ?? createdBy, date: isLarge ? modified : last ? (last.date ?? modified) : createdAt },
+			last:
+				last && !isLarge
+					? { author: last.author, date: last.date ?? modified }
+					: { author: createdBy, date: isLarge ? modified : createdAt },
 			front,
 			warnings: isLarge ? [...card.warnings, "large"] : card.warnings,
 			holder,
@@ -439,22 +431,13 @@ interface Loaded {
 	readonly isLarge: boolean;
 }
 
-function frontText({ bytes, front }: Card): string {
-	return bytes.toString("utf8", front.begin, front.end);
+function isUnfinished({ card, modified, isLarge }: Loaded, context: Context): boolean {
+	return !isLarge && mayGrow(card, modified, context);
 }
 
-/** Whether a file of this name in the Board's directory is a Card. A repository's README is none. */
-export function isCardName(name: string): boolean {
-	return name.endsWith(".md") && !name.startsWith(".") && !/^readme\.md$/i.test(name);
-}
-
-/** A Card's name without its ending: what a person types. */
-export function stem(file: string): string {
-	return file.replace(/\.md$/i, "");
-}
-
-function idIn(name: string): string | undefined {
-	return /-([0-9a-hjkmnp-tv-z]{6})$/.exec(name)?.[1];
+/** When the author last added to a Card, in unix ms: what ends or follows that must be later, since merges order by date. */
+function lastDate({ entries }: OpenCard, author: string): number | undefined {
+	return entries.findLast((entry) => entry.author === nodeName(author))?.date;
 }
 
 function readFile(path: string, name: string, memory: Buffer | undefined): { bytes: Buffer; modified: number; size: number } {
@@ -480,15 +463,9 @@ function missing(file: string, error: unknown): unknown {
 	return new XferError("ECARD", `${file} is no Card: not a regular file`, "it is left alone");
 }
 
-function held(file: string, holder: Claim | undefined): XferError {
-	if (!holder)
-		return new XferError("EHELD", `${stem(file)} could not be claimed: the claim ended at once`, "claim it for longer: --for 2h");
+function held(file: string, holder: Claim): XferError {
 	const until = new Date(holder.until).toISOString();
-	return new XferError(
-		"EHELD",
-		`${stem(file)} is claimed by ${holder.name} on ${holder.host || "an unknown host"} until ${until}`,
-		"take another, or wait",
-	);
+	return new XferError("EHELD", `${stem(file)} is claimed by ${holderWords(holder)} until ${until}`, "take another, or wait");
 }
 
 function bytesOf(text: Uint8Array | string, context: Context): Buffer {

@@ -1,4 +1,4 @@
-import { type Context, unique } from "./context.ts";
+import { unique } from "./context.ts";
 import { XferError } from "./errors.ts";
 import { findHeader, formatHeader, headerLimit, parseDate } from "./handoff.ts";
 import { fold } from "./names.ts";
@@ -7,6 +7,23 @@ import { fold } from "./names.ts";
 export type CardWarning = "front-matter" | "unclosed" | "bom" | "yaml" | "conflict" | "large";
 /** `torn`: no closing line · `typed`: no header, or not all of it · `duplicate`: its id stood before, so it has another one. */
 export type Flaw = "torn" | "typed" | "duplicate";
+
+/** For a person: what each warning means, and what to do about it; without a cure `xfer board repair` is one. */
+export const cardWarnings: Readonly<Record<CardWarning, { readonly what: string; readonly cure?: string }>> = {
+	"front-matter": { what: "no front matter", cure: "give it one in an editor: id, title, created_by, created_at between two lines ---" },
+	unclosed: { what: "its front matter does not close", cure: "end it with a line ---" },
+	bom: { what: "begins with a byte order mark", cure: "save it without" },
+	yaml: { what: "its front matter can't be read as YAML of strings, lists and mappings", cure: "mend it in an editor" },
+	conflict: { what: "git left two sides in it" },
+	large: { what: "too large to be read unless it is named", cure: "begin another Card: xfer board new" },
+};
+
+/** For a person: what each flaw of an Entry means. `xfer board repair` mends them. */
+export const entryFlaws: Readonly<Record<Flaw, string>> = {
+	torn: "without a closing line",
+	typed: "typed by hand",
+	duplicate: "with an id that stood before",
+};
 
 /** What is to be appended. */
 export interface NewEntry {
@@ -22,7 +39,7 @@ export interface NewEntry {
 
 /** A Card's bytes, and where in them what stands; of several bytes nothing is copied or decoded before it is asked for. */
 export interface Card {
-	/** Of a file in which git left two sides, the united bytes. */
+	/** What was read; by `readCard` of a file in which git left two sides, what they unite to. */
 	readonly bytes: Buffer;
 	/** The lines of the front matter, as bytes from … to; both 0 when there is none. */
 	readonly front: { readonly begin: number; readonly end: number };
@@ -32,27 +49,6 @@ export interface Card {
 	readonly entries: readonly Entry[];
 	readonly warnings: readonly CardWarning[];
 }
-
-/** Who has claimed a Card, until when. */
-export interface Claim {
-	readonly name: string;
-	readonly host: string;
-	/** Unix ms. */
-	readonly until: number;
-	/** Id of the Entry that made it. */
-	readonly id: string;
-}
-
-/** What the Entries of a Card come to. */
-export interface CardState {
-	/** Who has the first claim that has not ended. */
-	readonly holder: Claim | undefined;
-	readonly done: boolean;
-	readonly removed: boolean;
-}
-
-/** ms that a claim holds which does not say how long. */
-export const usualClaim = 2 * 3600 * 1000;
 
 // A file is scanned as Latin-1, in which a character is a byte: so offsets are bytes, and what is no UTF-8 stays what it is.
 const separator = " \xc2\xb7 ";
@@ -195,12 +191,7 @@ export function entryType(text: string): string {
 	throw new XferError("EINPUT", `${JSON.stringify(text)} is not an Entry's type`, "such as note, finding, question, answer, decision");
 }
 
-/** A host as a claim names it. */
-export function claimHost(context: Pick<Context, "host">): string {
-	return context.host.replace(/[^A-Za-z0-9._-]/g, "_") || "_";
-}
-
-/** Reads a Card, whatever the bytes are. In what git left as two sides it sees both (`uniteSides` reads them). */
+/** Reads a Card, whatever the bytes are. What git left as two sides it warns of and does not unite: `readCard` does. */
 export function parseCard(bytes: Buffer): Card {
 	const warnings: CardWarning[] = [];
 	const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
@@ -378,46 +369,6 @@ export function sidesOf(bytes: Buffer): { ours: Buffer; base: Buffer | undefined
 	if (!found || side) return undefined;
 	const [ours, base, theirs] = [sides.ours, sides.base, sides.theirs].map((part) => Buffer.from(part, "latin1"));
 	return ours && theirs ? { ours, base: hasBase ? base : undefined, theirs } : undefined;
-}
-
-/** What the Entries come to, in their order. */
-export function stateOfCard(entries: Iterable<Entry>, now: number): CardState {
-	const claims = new Map<string, Claim>();
-	let done = false;
-	let removed = false;
-	for (const entry of entries) {
-		const { type } = entry;
-		if (type !== "release") done = type === "done";
-		if (type === "claim") claim(claims, entry);
-		else if (type === "release") release(claims, entry);
-		else if (type === "done") claims.clear();
-		else if (type === "removed") removed = true;
-		else if (type === "restored") removed = false;
-	}
-	return { holder: [...claims.values()].find(({ until }) => until > now), done, removed };
-}
-
-function claim(claims: Map<string, Claim>, entry: Entry): void {
-	const date = entry.date ?? Number.NEGATIVE_INFINITY;
-	const [, end, host = ""] = /^until (\S+) on (\S+)/.exec(entry.text.toString()) ?? [];
-	const until = parseDate(end) ?? date + usualClaim;
-	const key = holderKey(entry.author, host);
-	const before = claims.get(key);
-	if (before && before.until > date) claims.set(key, { ...before, until: Math.max(before.until, until) });
-	else {
-		claims.delete(key); // behind those that came meanwhile
-		claims.set(key, { name: entry.author, host, until, id: entry.id });
-	}
-}
-
-/** On a host, those there and those that name none; without a host all of its author's. */
-function release(claims: Map<string, Claim>, { author, text }: Entry): void {
-	const on = /^on (\S+)/.exec(text.toString())?.[1];
-	for (const [key, { name, host }] of claims) if (name === author && (on === undefined || host === on || host === "")) claims.delete(key);
-}
-
-function holderKey(name: string, host: string): string {
-	return `${name} ${host}`;
 }
 
 function startsWith(bytes: Buffer, beginning: Buffer): boolean {

@@ -49,10 +49,10 @@ export function unique(random: Context["random"]): string {
 	return text;
 }
 
-/** Waits for so many ms. (`node:timers/promises` takes longer to load than most waits.) */
+/** Waits for so many ms; a timer of Node.js can't wait for longer than 24 days. (`node:timers/promises` takes longer to load than most waits.) */
 export function sleep(ms: number): Promise<void> {
 	return new Promise((resolve) => {
-		setTimeout(resolve, ms);
+		setTimeout(resolve, Math.min(ms, 2 ** 31 - 1));
 	});
 }
 

@@ -43,20 +43,27 @@ export function writeNew(path: string, bytes: Uint8Array, durable: boolean): voi
 	}
 }
 
+/** What a filesystem without hard links says to one; and one on which this file has as many as it may. */
+export const noHardLinks: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EMLINK"]);
+
 /**
- * Publishes a new file, whole, never over another.
+ * Publishes a new file, whole, never over another. Killed at any point it leaves `temporary`, or nothing else.
  * @returns false when the name is taken
+ * @throws the system's error
  */
 export function publish(path: string, temporary: string, bytes: Buffer, durable: boolean): boolean {
 	rmSync(temporary, { force: true });
 	try {
 		writeNew(temporary, bytes, durable);
-		linkSync(temporary, path);
+		try {
+			linkSync(temporary, path);
+		} catch (error) {
+			if (!noHardLinks.has(errno(error) ?? "")) throw error;
+			writeNew(path, bytes, durable); // for a moment it is seen in parts
+		}
 	} catch (error) {
-		const code = errno(error) ?? "";
-		if (code === "EEXIST") return false;
-		if (!["EPERM", "ENOTSUP", "EMLINK"].includes(code)) throw error;
-		writeNew(path, bytes, durable); // no hard links here: for a moment it is seen in parts
+		if (errno(error) === "EEXIST") return false;
+		throw error;
 	} finally {
 		rmSync(temporary, { force: true });
 	}

@@ -1,3 +1,4 @@
+import type { Card } from "./card.ts";
 import { XferError } from "./errors.ts";
 import { formatValue } from "./handoff.ts";
 
@@ -33,7 +34,7 @@ export function readPlainFront(text: string): Front | undefined {
 /**
  * Reads a front matter. Every scalar is the string that it is written as, and what is no string (a list, a mapping) is given as JSON; nothing in it is executed.
  * @param text its lines, without the fences
- * @throws {XferError} EINPUT when it can't be read as YAML, or has tags, anchors or aliases
+ * @throws {XferError} EUNREADABLE when it can't be read as YAML, or has tags, anchors or aliases
  */
 export async function readFront(text: string): Promise<Front> {
 	const simple = readPlainFront(text);
@@ -58,9 +59,24 @@ export async function readFront(text: string): Promise<Front> {
 	return new Map(Object.entries(file.data).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)]));
 }
 
+/** The lines of a Card's front matter. */
+export function frontText({ bytes, front }: Pick<Card, "bytes" | "front">): string {
+	return bytes.toString("utf8", front.begin, front.end);
+}
+
+/** What a Card's front matter says; nothing when it can't be read. */
+export async function frontOf(card: Pick<Card, "bytes" | "front">): Promise<Front> {
+	try {
+		return await readFront(frontText(card));
+	} catch (error) {
+		if (error instanceof XferError) return new Map();
+		throw error;
+	}
+}
+
 /**
  * The same lines with one value changed, or a line added, and every other byte as it was.
- * @throws {XferError} EINPUT when they can't be read, before or after
+ * @throws {XferError} EUNREADABLE when they can't be read, EINPUT when the key can't be changed
  */
 export async function editFront(text: string, key: string, value: string): Promise<string> {
 	if (!keyPattern.test(key))
@@ -80,7 +96,7 @@ export async function editFront(text: string, key: string, value: string): Promi
 
 function unreadable(error: unknown): XferError {
 	const [why = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
-	return new XferError("EINPUT", `the front matter can't be read: ${why}`, "mend it in an editor");
+	return new XferError("EUNREADABLE", `the front matter can't be read: ${why}`, "mend it in an editor");
 }
 
 /** What `yaml` does for us: strings, lists and mappings, and nothing that stands for something else. */

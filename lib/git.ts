@@ -2,20 +2,35 @@ import { spawn } from "node:child_process";
 import { errno, XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
 
+/** What `git rev-parse --local-env-vars` lists: a hook that runs us names its own repository, and this is another one. */
+const localVariables = [
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES",
+	"GIT_CONFIG",
+	"GIT_CONFIG_PARAMETERS",
+	"GIT_OBJECT_DIRECTORY",
+	"GIT_DIR",
+	"GIT_WORK_TREE",
+	"GIT_IMPLICIT_WORK_TREE",
+	"GIT_GRAFT_FILE",
+	"GIT_INDEX_FILE",
+	"GIT_NO_REPLACE_OBJECTS",
+	"GIT_REPLACE_REF_BASE",
+	"GIT_PREFIX",
+	"GIT_SHALLOW_FILE",
+	"GIT_COMMON_DIR",
+	"GIT_INTERNAL_SUPER_PREFIX",
+	"GIT_QUARANTINE_PATH",
+	"GIT_NAMESPACE",
+];
+/** Whether a file may be executed is nothing that two machines need to agree about; and a server that says nothing for a minute is gone. */
+const settings = ["-c", "core.fileMode=false", "-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"];
+
 /** How a call of git ended. */
 export interface GitResult {
 	readonly code: number;
 	readonly out: Buffer;
 	/** git's words on one line, without its hints. */
 	readonly words: string;
-}
-
-function oneLine(words: string): string {
-	return words
-		.split("\n")
-		.map((line) => line.trim())
-		.filter((line) => line !== "" && !/^(?:hint:|Please make sure|and the repository exists)/.test(line))
-		.join("; ");
 }
 
 /** git, in one directory. It never asks anything: whoever runs us may not see the question. */
@@ -34,17 +49,7 @@ export class Git {
 	 */
 	try(args: readonly string[], input?: string | Buffer): Promise<GitResult> {
 		const env: NodeJS.ProcessEnv = { ...process.env };
-		// A hook that runs us names its own repository; this is another one.
-		for (const name of [
-			"GIT_DIR",
-			"GIT_WORK_TREE",
-			"GIT_INDEX_FILE",
-			"GIT_PREFIX",
-			"GIT_COMMON_DIR",
-			"GIT_OBJECT_DIRECTORY",
-			"GIT_NAMESPACE",
-		])
-			delete env[name];
+		for (const name of localVariables) delete env[name];
 		Object.assign(env, {
 			LC_ALL: "C",
 			GIT_LITERAL_PATHSPECS: "1",
@@ -55,8 +60,7 @@ export class Git {
 			...(this.#ssh && { GIT_SSH_COMMAND: this.#ssh }),
 		});
 		return new Promise((resolve, reject) => {
-			// Whether a file may be executed is nothing that two machines need to agree about.
-			const child = spawn("git", ["-c", "core.fileMode=false", ...args], { cwd: this.directory, env, stdio: ["pipe", "pipe", "pipe"] });
+			const child = spawn("git", [...settings, ...args], { cwd: this.directory, env, stdio: ["pipe", "pipe", "pipe"] });
 			const out: Buffer[] = [];
 			const err: Buffer[] = [];
 			child.stdout.on("data", (chunk: Buffer) => out.push(chunk));
@@ -82,17 +86,22 @@ export class Git {
 		throw new XferError("EGIT", `git ${args.find((word) => /^[a-z]/.test(word))}: ${words || out.toString().trim() || `exit ${code}`}`);
 	}
 
-	/** The first line of what git prints; undefined when it fails. */
+	/**
+	 * The first line of what git prints; undefined when it says no, which is exit 1.
+	 * @throws {XferError} EGIT with git's words
+	 */
 	async ask(args: readonly string[]): Promise<string | undefined> {
-		const { code, out } = await this.try(args);
-		return code === 0 ? out.toString().split("\n")[0] : undefined;
+		const { code, out, words } = await this.try(args);
+		if (code === 0) return out.toString().split("\n")[0];
+		if (code === 1) return undefined;
+		throw new XferError("EGIT", `git ${args[0]}: ${words || `exit ${code}`}`);
 	}
 
 	/** Talks to remotes without a question: ssh would ask on the terminal by itself. */
 	async neverAsk(): Promise<void> {
 		const { GIT_SSH_COMMAND: command, GIT_SSH: program } = process.env;
 		const own = command || (await this.ask(["config", "core.sshCommand"])) || (program ? shellWord(program) : "ssh");
-		this.#ssh = `${own} -o BatchMode=yes`;
+		this.#ssh = `${own} -o BatchMode=yes -o ConnectTimeout=30`;
 	}
 
 	/** Options with which a commit has an author also where nobody told git who it is. */
@@ -116,4 +125,12 @@ export class Git {
 		}
 		return found;
 	}
+}
+
+function oneLine(words: string): string {
+	return words
+		.split("\n")
+		.map((line) => line.trim())
+		.filter((line) => line !== "" && !/^(?:hint:|Please make sure|and the repository exists)/.test(line))
+		.join("; ");
 }

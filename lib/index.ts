@@ -1,12 +1,14 @@
 /** The library over an xfer tree. Nothing in it prints or exits; what it throws is an `XferError`, or the system's error. */
 export { type Ending, waitForReply } from "./await.ts";
 export { type Addition, type Board, type CardInfo, type OpenCard, openBoard, type Skipped } from "./board.ts";
-export { type CardState, type CardWarning, type Claim, type Entry, type Flaw, parseCard } from "./card.ts";
+export { type Card, type CardWarning, type Entry, type Flaw, parseCard } from "./card.ts";
+export type { CardState, Claim } from "./claims.ts";
 export type { Context, ContextOptions } from "./context.ts";
 export { type Diagnosis, diagnose, type Finding, type Inspection, inspect } from "./doctor.ts";
 export { diagnoseBoard } from "./doctor-board.ts";
 export { XferError, type XferErrorCode } from "./errors.ts";
 export { type Lease, type State, shortId } from "./filename.ts";
+export type { Front } from "./front.ts";
 export { collect, type GcOptions, type GcReport } from "./gc.ts";
 export { type Handoff, type Header, type Kind, kinds, type Priority, priorities, type Warning } from "./handoff.ts";
 export type { Inbox, Listed, ListOptions, TakeOptions } from "./inbox.ts";
@@ -23,4 +25,4 @@ export { type SyncReport, syncBoard } from "./sync.ts";
 export type { Taken } from "./taken.ts";
 export { type Live, type Node, type NodeInfo, openTree, type Tree, type Whereabouts } from "./tree.ts";
 export { type Change, type WatchOptions, watchTree } from "./watch.ts";
-export { type NewEntryOnCard, watchBoard } from "./watch-board.ts";
+export { type Arrival, watchBoard } from "./watch-board.ts";

@@ -1,13 +1,13 @@
 import type { Entry } from "./card.ts";
 import { errno, XferError } from "./errors.ts";
+import { shellWord } from "./filename.ts";
 import { fold } from "./names.ts";
 import type { Outcome } from "./send.ts";
 import type { Tree } from "./tree.ts";
 
-/** Where something was written: what a note about it names. */
-export interface Place {
-	/** Id of the Card. */
-	readonly card: string;
+/** What a note names a Card by. */
+export interface CardRef {
+	readonly id: string;
 	readonly title: string;
 }
 
@@ -123,7 +123,7 @@ function isEscaped(text: string, at: number): boolean {
  */
 export function notifyMentioned(
 	tree: Tree,
-	place: Place,
+	card: CardRef,
 	entry: Pick<Entry, "id" | "type" | "author" | "date" | "text">,
 	from: string,
 ): Outcome[] {
@@ -133,10 +133,10 @@ export function notifyMentioned(
 	for (const name of mentionsIn(text)) {
 		const to = real(tree, name);
 		if (outcomes.has(to) || to === author) continue;
-		const cut = Buffer.byteLength(text) > most ? `${entry.text.subarray(0, most).toString()}…\n(the rest stands on the Card)` : text;
-		const body = `Entry ${entry.id} (${entry.type}) by ${entry.author} on Card ${place.card}:\n\n${cut.replace(/\n?$/, "\n")}\nTo answer: xfer board add ${place.card} "…"\n`;
 		const by = author === real(tree, from) ? "" : ` by ${entry.author}`;
-		outcomes.set(to, note(tree, { from, to, entry, card: place.card, subject: `@${to} in "${place.title}"${by}`, body }));
+		const subject = `@${to} in "${card.title}"${by}`;
+		const body = `Entry ${entry.id} (${entry.type}) by ${entry.author} on Card ${card.id}:\n\n${beginning(entry.text)}\nTo answer: xfer board add ${shellWord(card.id)} "…"\n`;
+		outcomes.set(to, note(tree, { from, to, entry, place: card.id, subject, body }));
 	}
 	return [...outcomes.values()];
 }
@@ -144,30 +144,40 @@ export function notifyMentioned(
 /** Tells who held a Card that another claimed earlier, in another copy of the Board. */
 export function notifyLostClaim(
 	tree: Tree,
-	place: Place,
+	card: CardRef,
 	lost: Pick<Entry, "id" | "author" | "date">,
 	holder: string,
 	from: string,
 ): Outcome {
-	const body = `A merge brought an earlier claim of ${holder}: your claim ${lost.id} on Card ${place.card} does not hold.\n\nxfer board show ${place.card}\n`;
-	const subject = `"${place.title}" is claimed by ${holder}`;
-	return note(tree, { from, to: real(tree, lost.author), entry: lost, card: `${place.card}.claim`, subject, body });
+	const body = `A merge brought an earlier claim of ${holder}: your claim ${lost.id} on Card ${card.id} does not hold.\n\nTo see it: xfer board show ${shellWord(card.id)}\n`;
+	const subject = `"${card.title}" is claimed by ${holder}`;
+	return note(tree, { from, to: real(tree, lost.author), entry: lost, place: `${card.id}.claim`, subject, body });
 }
 
-/** A note with the id that everybody gives it: so it is delivered once. */
-function note(
-	tree: Tree,
-	{
-		from,
-		to,
-		entry,
-		card,
-		subject,
-		body,
-	}: { from: string; to: string; entry: Pick<Entry, "id" | "date">; card: string; subject: string; body: string },
-): Outcome {
+/** As much of a text as a note holds, with a line end. */
+function beginning(text: Buffer): string {
+	if (text.length <= most) return text.toString().replace(/\n?$/, "\n");
+	return `${text
+		.subarray(0, most)
+		.toString()
+		.replace(/\ufffd$/, "")}…\n(the rest stands on the Card)\n`;
+}
+
+interface Note {
+	readonly from: string;
+	readonly to: string;
+	/** What it is about. */
+	readonly entry: Pick<Entry, "id" | "date">;
+	/** Where that stands. */
+	readonly place: string;
+	readonly subject: string;
+	readonly body: string;
+}
+
+/** Hands over a note with the id that everybody gives it (protocol 14): so it is delivered once. */
+function note(tree: Tree, { from, to, entry, place, subject, body }: Note): Outcome {
 	const seconds = Math.max(0, Math.floor((entry.date ?? 0) / 1000));
-	const id = `${seconds}.M000000R${entry.id}.${card.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 60)}.${to}`;
+	const id = `${seconds}.M000000R${entry.id}.${place.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 60)}.${to}`;
 	try {
 		if (tree.node(to).inbox.maildir.get(id)) return { to, id, durability: "again" };
 		const [outcome] = tree.send({ from, to: [to], kind: "note", subject: subject.slice(0, 200), body, id });
@@ -183,6 +193,6 @@ function real(tree: Tree, name: string): string {
 	try {
 		return tree.node(name).name;
 	} catch {
-		return name;
+		return name; // no Node's, or no name at all
 	}
 }

@@ -1,6 +1,7 @@
 import { accessSync, chmodSync, constants, fstatSync, linkSync, renameSync, rmSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { type Card, parseCard } from "./card.ts";
+import { type Card, type Entry, parseCard } from "./card.ts";
+import { locksOf, mayGrow, oldPath, publishCard, settle, stem, temporaryPath } from "./card-file.ts";
 import { type Context, sleep } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import {
@@ -9,8 +10,8 @@ import {
 	isSameFile,
 	listNames,
 	makeDirectories,
+	noHardLinks,
 	OpenFile,
-	publish,
 	readBytes,
 	syncDirectory,
 	syncFile,
@@ -19,39 +20,40 @@ import {
 
 /** ms for which a replaced file must not have grown before it is let go. */
 const quiet = 250;
-/** ms for which an Entry may be in the middle of being written. */
-const settle = 300;
-/** ms that an edit waits for the lock. Who died with it is found out after 10 s. */
+/** ms that an edit waits for others. Who died with the lock is found out after 10 s. */
 const patience = 60_000;
 
 /**
- * Replaces a Card by what `change` makes of it, while others append: one at a time, and nothing that they add is lost (protocol 14). Killed at any point it leaves the old Card or the new one, and perhaps `NAME.old`, from which
- * `recover` adds what the new one lacks.
+ * Replaces a Card by what `change` makes of it, while others append: one at a time, and nothing that they add is lost (protocol 14). Killed at any
+ * point it leaves the old Card or the new one, perhaps a temporary file, and perhaps `FILE.old`, from which `recover` adds what the new one lacks.
+ * @param change called again when the Card was not what it was any more
  * @returns false when there was nothing to change
- * @throws {XferError} EHELD when another holds the lock for a minute · the system's error; `ENOENT`, `EFTYPE` when it is no regular file
+ * @throws {XferError} EHELD when others are at it for a minute · the system's error; `ENOENT`, `EFTYPE` when it is no regular file
  */
 export async function replaceCard(context: Context, path: string, change: (bytes: Buffer) => Buffer | Promise<Buffer>): Promise<boolean> {
-	for (const end = performance.now() + patience; ; ) {
-		const lock = await acquire(path, end - performance.now());
+	for (const end = context.monotonic() + patience; ; ) {
+		const lock = await acquire(context, path, end);
 		try {
 			recoverOne(context, path);
-			const done = await replaceOnce(context, path, change, lock);
+			const done = await replaceOnce(context, path, change, lock, end);
 			if (done !== undefined) return done;
 		} finally {
 			await lock.release();
 		}
+		if (context.monotonic() > end) throw busy(path);
 	}
 }
 
-/** Undefined when it has to be begun again: another took the lock, which was stale by then, or somebody replaced the Card without it, an editor perhaps. */
+/** Undefined when it has to be begun again: another took the lock, which was stale by then, or an editor, which takes none, saved the Card. */
 async function replaceOnce(
 	context: Context,
 	path: string,
 	change: (bytes: Buffer) => Buffer | Promise<Buffer>,
 	lock: Lock,
+	end: number,
 ): Promise<boolean | undefined> {
 	const old = oldPath(path);
-	const temporary = `${locksOf(path)}/${basename(path)}.${context.instance}.new`;
+	const temporary = temporaryPath(context, path);
 	const file = await openSettled(context, path);
 	try {
 		const before = file.read(0, file.size);
@@ -63,24 +65,24 @@ async function replaceOnce(
 		if (lock.isLost() || !link(path, old)) return undefined;
 		// What others add meanwhile comes along: then nothing is between the last look and the rename.
 		let copied = before.length;
-		for (const end = context.monotonic() + settle; file.measure() > copied; ) {
+		for (const late = context.monotonic() + settle; file.measure() > copied; ) {
 			const more = file.read(copied, file.size - copied);
-			if (isUnfinished(more, true) && context.monotonic() < end) await sleep(5);
+			if (isUnfinished(more) && context.monotonic() < late) await sleep(5);
 			else {
 				append(temporary, more, false);
 				copied += more.length;
 			}
 		}
-		if (!isSameFile(file.fd, path) || file.size < copied) {
+		if (!isSameFile(file.fd, path) || file.size < copied || !file.read(0, before.length).equals(before)) {
 			rmSync(old, { force: true });
 			return undefined;
 		}
 		renameSync(temporary, path);
 		if (context.durable) {
-			syncFile(path); // until then it stands in `NAME.old`
+			syncFile(path); // until then it stands in `FILE.old`
 			syncDirectory(dirname(path));
 		}
-		await absorb(context, file, copied, path);
+		await absorb(context, file, copied, path, end);
 		rmSync(old, { force: true });
 		return true;
 	} finally {
@@ -89,29 +91,14 @@ async function replaceOnce(
 	}
 }
 
-/** Opens a Card; after a moment when its last Entry may be just being written. */
-async function openSettled(context: Context, path: string): Promise<OpenFile> {
-	for (let tries = 0; ; tries++) {
-		const file = new OpenFile(path, true);
-		try {
-			const young = Math.abs(context.now() - file.modified) < settle && tries < settle / 10;
-			if (!young || !isUnfinished(file.read(0, file.size))) return file;
-		} catch (error) {
-			file.close();
-			throw error;
-		}
-		file.close();
-		await sleep(10);
-	}
-}
-
 /**
- * Removes a Card's file, when nobody is just replacing it.
+ * Removes a Card's file, when nobody is just replacing it. Killed in the middle it leaves `FILE.old`, of which `recover` makes the Card again.
  * @param expected only when the file is still that, and gets nothing in the moment of its end: else it stays, or is there again
  * @returns whether it was removed
+ * @throws as `replaceCard`
  */
 export async function purgeCard(context: Context, path: string, expected?: Buffer): Promise<boolean> {
-	const lock = await acquire(path, patience);
+	const lock = await acquire(context, path, context.monotonic() + patience);
 	try {
 		recoverOne(context, path);
 		if (!expected) {
@@ -120,12 +107,13 @@ export async function purgeCard(context: Context, path: string, expected?: Buffe
 		}
 		const file = new OpenFile(path, true);
 		try {
-			if (!file.read(0, file.size).equals(expected)) return false;
+			if (!file.read(0, file.size).equals(expected) || !link(path, oldPath(path))) return false;
 			rmSync(path);
 			for (const end = context.monotonic() + quiet; context.monotonic() < end && file.measure() === expected.length; ) await sleep(10);
-			if (file.measure() === expected.length) return true;
-			publish(path, `${locksOf(path)}/${basename(path)}.${context.instance}.new`, file.read(0, file.size), context.durable);
-			return false;
+			const grew = file.measure() !== expected.length;
+			if (grew) publishCard(context, path, file.read(0, file.size));
+			rmSync(oldPath(path), { force: true });
+			return !grew;
 		} finally {
 			file.close();
 		}
@@ -134,18 +122,19 @@ export async function purgeCard(context: Context, path: string, expected?: Buffe
 	}
 }
 
-/** Adds to each Card of a directory what a killed `replaceCard` left behind. Costs one listing when there is nothing. */
+/** Gives each Card of a directory what a killed `replaceCard` or `purgeCard` left behind. Costs one listing when there is nothing. */
 export async function recover(context: Context, directory: string): Promise<void> {
 	for (const name of leftovers(directory)) {
 		const path = `${directory}/${name}`;
-		const lock = isFile(path) ? await acquire(path, 0).catch(notNow) : undefined;
-		if (!lock) continue;
 		try {
-			recoverOne(context, path);
+			const lock = await acquire(context, path, 0);
+			try {
+				recoverOne(context, path);
+			} finally {
+				await lock.release();
+			}
 		} catch {
-			// what lies there can't be read, or is no file: doctor tells, and no other Card is the worse for it
-		} finally {
-			await lock.release();
+			// It is being changed just now, or what lies there can't be read, or is no file: doctor tells, and no other Card is the worse for it.
 		}
 	}
 }
@@ -160,63 +149,72 @@ export function leftovers(directory: string): string[] {
 	}
 }
 
-function recoverOne(context: Context, path: string): void {
-	// With the lock in hand nobody else writes one.
-	for (const name of listNames(locksOf(path))) {
-		// After the Card's name an instance, and nothing else: another Card's may begin alike.
-		if (name.length === basename(path).length + 13 && name.startsWith(`${basename(path)}.`) && name.endsWith(".new"))
-			rmSync(`${locksOf(path)}/${name}`, { force: true });
-	}
-	const old = readBytes(oldPath(path), Number.POSITIVE_INFINITY);
-	if (!old) return;
-	addMissing(context, old, path);
-	rmSync(oldPath(path), { force: true });
-}
-
-/** Adds what the replaced file still gets: a writer may have opened it before it was replaced, and write to it only now. */
-async function absorb(context: Context, file: OpenFile, size: number, path: string): Promise<void> {
-	let seen = size;
-	for (let since = context.monotonic(); context.monotonic() - since < quiet; await sleep(10)) {
-		if (file.measure() === seen) continue;
-		seen = file.size;
-		since = context.monotonic();
-		const old = file.read(0, seen);
-		if (!isUnfinished(old)) addMissing(context, old, path);
-	}
-	if (seen > size) addMissing(context, file.read(0, seen), path); // what is torn by now is torn
-}
-
-/** Whether the end of it may be just being written: a large write is seen page by page. */
-function isUnfinished(bytes: Buffer, isTail = false): boolean {
-	const { entries, introduction } = parseCard(bytes);
-	const last = entries.at(-1);
-	return last ? last.is("torn") : isTail && introduction.end > introduction.begin; // a header whose end is to come is no header yet
-}
-
-function addMissing(context: Context, old: Buffer, path: string): void {
-	const known = entriesById(parseCard(readBytes(path, Number.POSITIVE_INFINITY) ?? Buffer.alloc(0)));
-	for (const [id, entry] of entriesById(parseCard(old))) {
-		const there = known.get(id);
-		if (!there || (there.is("torn") && !entry.is("torn")))
-			append(path, Buffer.concat([Buffer.from("\n"), entry.raw, Buffer.from("\n")]), context.durable);
-	}
-}
-
-function entriesById(card: Card): Map<string, Card["entries"][number]> {
-	return new Map(card.entries.map((entry) => [entry.id, entry]));
-}
-
 /** Whether the Card is just being replaced: what is read now may lack an Entry of a moment ago, or have one too few a moment later. */
 export function isBeingReplaced(path: string): boolean {
 	return isFile(oldPath(path));
 }
 
-function locksOf(path: string): string {
-	return `${dirname(path)}/.locks`;
+/** With the lock in hand: nobody else replaces the Card. */
+function recoverOne(context: Context, path: string): void {
+	for (const name of listNames(locksOf(path))) {
+		// Behind the Card's name stands an instance, and nothing else: another Card's name may begin alike.
+		const isOurs = name.length === basename(path).length + 13 && name.startsWith(`${basename(path)}.`) && name.endsWith(".new");
+		if (isOurs) rmSync(`${locksOf(path)}/${name}`, { force: true });
+	}
+	const old = readBytes(oldPath(path), Number.POSITIVE_INFINITY);
+	if (!old) return;
+	if (isFile(path)) addMissing(context, old, path);
+	else publishCard(context, path, old);
+	rmSync(oldPath(path), { force: true });
 }
 
-function oldPath(path: string): string {
-	return `${locksOf(path)}/${basename(path)}.old`;
+/** Opens a Card; after a moment when its last Entry may be just being written. */
+async function openSettled(context: Context, path: string): Promise<OpenFile> {
+	for (let tries = 0; ; tries++) {
+		const file = new OpenFile(path, true);
+		try {
+			if (tries > settle / 10 || !mayGrow(parseCard(file.read(0, file.size)), file.modified, context)) return file;
+		} catch (error) {
+			file.close();
+			throw error;
+		}
+		file.close();
+		await sleep(10);
+	}
+}
+
+/** Adds what the replaced file still gets: a writer may have opened it before it was replaced, and write to it only now. */
+async function absorb(context: Context, file: OpenFile, size: number, path: string, end: number): Promise<void> {
+	let seen = size;
+	for (let since = context.monotonic(); context.monotonic() - since < quiet && context.monotonic() < end; await sleep(10)) {
+		if (file.measure() === seen) continue;
+		seen = file.size;
+		since = context.monotonic();
+		const old = file.read(0, seen);
+		if (!parseCard(old).entries.at(-1)?.is("torn")) addMissing(context, old, path);
+	}
+	if (seen > size) addMissing(context, file.read(0, seen), path); // what is torn by now is torn
+}
+
+/** Whether the end of what was added may be just being written. A header whose end is to come is no header yet. */
+function isUnfinished(added: Buffer): boolean {
+	const { entries, introduction } = parseCard(added);
+	return entries.at(-1)?.is("torn") ?? introduction.end > introduction.begin;
+}
+
+function addMissing(context: Context, old: Buffer, path: string): void {
+	const known = entriesById(parseCard(readBytes(path, Number.POSITIVE_INFINITY) ?? Buffer.alloc(0)));
+	const missing = [...entriesById(parseCard(old))].filter(([id, entry]) => {
+		const there = known.get(id);
+		return !there || (there.is("torn") && !entry.is("torn"));
+	});
+	if (missing.length === 0) return;
+	const newline = Buffer.from("\n");
+	append(path, Buffer.concat(missing.flatMap(([, { raw }]) => [newline, raw, newline])), context.durable);
+}
+
+function entriesById(card: Card): Map<string, Entry> {
+	return new Map(card.entries.map((entry) => [entry.id, entry]));
 }
 
 /** False when another's is there: then two believe that they have the lock. */
@@ -228,7 +226,7 @@ function link(path: string, old: string): boolean {
 		const code = errno(error) ?? "";
 		if (code === "EEXIST") return false;
 		// No hard links here: then a kill in the moment after the rename loses what was added in the moment before it.
-		if (["EPERM", "ENOTSUP", "EMLINK"].includes(code)) return true;
+		if (noHardLinks.has(code)) return true;
 		throw error;
 	}
 }
@@ -240,12 +238,15 @@ interface Lock {
 	release(): Promise<void>;
 }
 
-/** @throws {XferError} EHELD when another has it for longer than `wait` ms */
-async function acquire(path: string, wait: number): Promise<Lock> {
+/**
+ * @param end on the monotonic clock: when to wait no longer
+ * @throws {XferError} EHELD when another has it until then
+ */
+async function acquire(context: Context, path: string, end: number): Promise<Lock> {
+	if (!isFile(oldPath(path))) new OpenFile(path).close(); // a Card that is missing is said at once, and gets no lock
 	const locks = locksOf(path);
 	makeDirectories(locks);
 	accessSync(locks, constants.W_OK); // else the lock would be waited for
-	new OpenFile(path).close();
 	const { lock } = await import("proper-lockfile");
 	let lost = false;
 	const options = {
@@ -257,7 +258,7 @@ async function acquire(path: string, wait: number): Promise<Lock> {
 			lost = true;
 		},
 	};
-	for (const end = performance.now() + wait; ; await sleep(10 + Math.random() * 40)) {
+	for (;;) {
 		try {
 			const release = await lock(path, options);
 			return {
@@ -267,10 +268,12 @@ async function acquire(path: string, wait: number): Promise<Lock> {
 		} catch (error) {
 			// ENOENT: another who found it stale removed it under our hands.
 			if (errno(error) !== "ELOCKED" && errno(error) !== "ENOENT") throw error;
-			if (performance.now() >= end) throw new XferError("EHELD", `${basename(path)} is just being changed`, "try again");
+			if (context.monotonic() >= end) throw busy(path);
+			await sleep(10 + (context.random(1)[0] ?? 0) / 6); // not all at once
 		}
 	}
 }
 
-/** What can't be locked just now is being changed, or can only be read: whoever comes next recovers it. */
-function notNow(): undefined {}
+function busy(path: string): XferError {
+	return new XferError("EHELD", `${stem(basename(path))} is just being changed by somebody else`, "try again");
+}

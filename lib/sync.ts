@@ -1,18 +1,25 @@
 import { lstatSync } from "node:fs";
-import { type Board, isCardName, stem } from "./board.ts";
-import { claimHost, type Entry, parseCard, stateOfCard } from "./card.ts";
+import type { Board } from "./board.ts";
+import { parseCard } from "./card.ts";
+import { isCardName, publishCard, stem } from "./card-file.ts";
+import { claimHost, holderWords, stateOfCard } from "./claims.ts";
 import { sleep } from "./context.ts";
 import { XferError } from "./errors.ts";
-import { isFile, makeDirectories, publish, readBytes } from "./files.ts";
-import { readPlainFront } from "./front.ts";
+import { isFile, readBytes } from "./files.ts";
+import { frontOf } from "./front.ts";
 import { Git } from "./git.ts";
+import { blobOf, isCardItem, latin1Name, nameOf, readTree } from "./git-tree.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
 import { mendCard, mergeCards, readCard } from "./merge.ts";
-import { blobOf, type Change, isCard, listTree, mergeCommit, nameOf, raw } from "./merge-commit.ts";
+import { bringIn, type CardChange, planMerge, requireClean } from "./merge-commit.ts";
 import { replaceCard } from "./replace.ts";
 import { isRepository, ownFiles, setAttributes } from "./repository.ts";
 import type { Outcome } from "./send.ts";
 import type { Tree } from "./tree.ts";
+
+/** The commit up to which who is mentioned was told. */
+const toldRef = "refs/xfer/told";
+const committedCure = "what is here is committed; the next sync goes on";
 
 /** What a `sync` did. */
 export interface SyncReport {
@@ -31,7 +38,7 @@ export interface SyncReport {
  * Commits what changed on the Board, fetches, merges and pushes, while others write to its Cards: they are merged with what they are at that moment, and
  * replaced as an edit does. What else the user has staged or changed stays as it is. Killed at any point it leaves Cards that have too much, never too little.
  * @param me who commits, and hands notes over for what came
- * @throws {XferError} EGIT with git's words: then what was committed is committed, and the next sync goes on
+ * @throws {XferError} EGIT with git's words: what was committed is committed, and the next sync goes on · EHELD · the system's error
  */
 export async function syncBoard(tree: Tree, board: Board, me: string, options: { mention?: boolean } = {}): Promise<SyncReport> {
 	if (!isRepository(board)) throw new XferError("EGIT", "the Board is no git repository", "xfer board init [--remote URL]");
@@ -40,59 +47,68 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	if (branch === undefined)
 		throw new XferError("EGIT", "the repository is on no branch, perhaps in a rebase", "finish that, or: git switch main");
 	await setAttributes(git);
-	const notes: Outcome[] = [];
-	const told = (change: Change) => notes.push(...tell(tree, board, me, change, options.mention ?? true));
-	// What came by a plain git pull since the last sync, and what comes with a merge that git left.
-	const start = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
-	const last = await git.ask(["rev-parse", "--verify", "--quiet", toldRef]);
-	if (last !== undefined && start !== undefined) for (const change of await between(git, last, start)) told(change);
-	const left = await settleMerge(board, git);
-	if (left !== undefined && start !== undefined) for (const change of await between(git, start, left)) told(change);
-	const committed = await commit(board, git, me);
-	const merged = new Set<string>();
-	const merge = async (theirs: string, from: string) => {
-		const head = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
-		for (const file of await mergeCommit({ board, git, me, head, theirs, from }, head === undefined ? () => {} : told)) merged.add(file);
-	};
-	if (left !== undefined) await merge(left, "what git left");
 	const remote = await remoteOf(git, branch);
-	const done = async (pushed: boolean) => {
+	const [committed, merged, notes]: [string[], Set<string>, Outcome[]] = [[], new Set(), []];
+	const tell = async (changes: readonly CardChange[]) => {
+		for (const change of changes) notes.push(...(await notify(tree, board, me, change, options.mention ?? true)));
+	};
+	const merge = async (theirs: string, from: string) => {
+		const plan = await planMerge(git, await headOf(git), theirs);
+		if (!plan) return;
+		await requireClean(board, git, plan);
+		// Notes first: should we be killed then, the next sync finds the same Cards new, and each note has its id. None for a Board that is new here.
+		if (plan.head !== undefined) await tell(plan.cards);
+		await bringIn(board, git, plan, me, from);
+		for (const { file } of plan.cards) merged.add(file);
+	};
+	const finish = async (pushed: boolean) => {
 		await git.try(["update-ref", toldRef, "HEAD"]);
 		return { committed, merged: [...merged], pushed, remote, notes };
 	};
-	if (!remote) return await done(false);
+
+	// What came by a plain git pull since the last sync, and what comes with a merge that git left.
+	const [start, told] = [await headOf(git), await git.ask(["rev-parse", "--verify", "--quiet", toldRef])];
+	if (told !== undefined && start !== undefined) await tell(await between(git, told, start));
+	const left = await settleMerge(board, git);
+	if (left !== undefined && start !== undefined) await tell(await between(git, start, left));
+	committed.push(...(await commit(board, git, me)));
+	if (left !== undefined) await merge(left, "what git left");
+	if (!remote) return await finish(false);
 	const there = (await git.ask(["config", `branch.${branch}.merge`])) ?? `refs/heads/${branch}`;
+	const tracking = `${remote}/${there.replace(/^refs\/heads\//, "")}`;
 	await git.neverAsk();
 	for (let tries = 0; ; tries++) {
 		const fetched = await git.try(["fetch", "--quiet", "--no-tags", remote]);
-		if (fetched.code !== 0) throw new XferError("EGIT", `git fetch: ${fetched.words}`, kept);
-		const theirs = await git.ask(["rev-parse", "--verify", "--quiet", `refs/remotes/${remote}/${there.replace(/^refs\/heads\//, "")}`]);
-		if (theirs !== undefined) await merge(theirs, `${remote}/${branch}`);
-		const head = await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
-		if (head === undefined || head === theirs) return await done(false);
+		if (fetched.code !== 0) throw new XferError("EGIT", `git fetch: ${fetched.words}`, committedCure);
+		const theirs = await git.ask(["rev-parse", "--verify", "--quiet", `refs/remotes/${tracking}`]);
+		if (theirs !== undefined) await merge(theirs, tracking);
+		const head = await headOf(git);
+		if (head === undefined || head === theirs) return await finish(false);
 		const push = await git.try(["push", "--porcelain", remote, `HEAD:${there}`]);
-		if (push.code === 0) return await done(true);
+		if (push.code === 0) return await finish(true);
 		// Somebody else pushed first: fetch what that was, and again.
 		const again =
 			/^!\t.*\t\[(?:rejected|remote rejected)\] \((?:fetch first|non-fast-forward|stale info|.*(?:cannot lock|failed to update) ref.*)\)/m;
 		if (!again.test(push.out.toString()) || tries >= 20)
-			throw new XferError("EGIT", `git push: ${push.words || push.out.toString().trim()}`, kept);
-		await sleep(Math.random() * 100 * (tries + 1));
+			throw new XferError("EGIT", `git push: ${push.words || push.out.toString().trim()}`, committedCure);
+		await sleep(((board.context.random(1)[0] ?? 0) / 2.56) * (tries + 1)); // not all at once
 	}
 }
 
-/** The commit up to which who is mentioned was told. */
-const toldRef = "refs/xfer/told";
-const kept = "what is here is committed; the next sync goes on";
+async function headOf(git: Git): Promise<string | undefined> {
+	return await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"]);
+}
 
 /** What a commit says of each Card that another has otherwise: with all that both say. */
-async function between(git: Git, before: string, after: string): Promise<Change[]> {
+async function between(git: Git, before: string, after: string): Promise<CardChange[]> {
 	if (before === after) return [];
-	const [old, now] = [await listTree(git, before), await listTree(git, after)];
-	const names = [...now.keys()].filter((name) => isCard(name, old.get(name), now.get(name)) && old.get(name)?.oid !== now.get(name)?.oid);
+	const [old, now] = [await readTree(git, before), await readTree(git, after)];
+	const names = [...now.keys()].filter(
+		(name) => isCardItem(name, old.get(name), now.get(name)) && old.get(name)?.oid !== now.get(name)?.oid,
+	);
 	const blobs = await git.blobs(names.flatMap((name) => [...blobOf(old.get(name)), ...blobOf(now.get(name))]));
 	return names.map((name) => {
-		const [one, two] = [old, now].map((places) => blobs.get(places.get(name)?.oid ?? ""));
+		const [one, two] = [old, now].map((tree) => blobs.get(tree.get(name)?.oid ?? ""));
 		return { file: nameOf(name), before: one, after: one && two ? mergeCards(undefined, one, two) : two };
 	});
 }
@@ -142,52 +158,43 @@ async function commit(board: Board, git: Git, me: string): Promise<string[]> {
 
 /** Says of each Card who added to it. */
 async function describe(board: Board, git: Git, files: readonly string[]): Promise<string> {
-	const head = await listTree(git, await git.ask(["rev-parse", "--verify", "--quiet", "HEAD^{tree}"]));
-	const blobs = await git.blobs(files.flatMap((file) => blobOf(head.get(raw(file)))));
-	const lines = files.map((file) => {
+	const head = await readTree(git, await headOf(git));
+	const blobs = await git.blobs(files.flatMap((file) => blobOf(head.get(latin1Name(file)))));
+	const lines: string[] = [];
+	for (const file of files) {
 		const now = readBytes(`${board.directory}/${file}`, Number.POSITIVE_INFINITY);
-		if (!now) return `${stem(file)} (deleted)`;
-		const before = blobs.get(head.get(raw(file))?.oid ?? "");
-		const fresh = newEntries(before, now).map(({ author }) => author);
-		const creator = before ? undefined : readPlainFront(frontOf(now))?.get("created_by");
-		const authors = [...new Set([...(creator ? [creator] : []), ...fresh])];
-		return `${stem(file)} (${authors.slice(0, 5).join(", ") || "edited"}${authors.length > 5 ? ", …" : ""})`;
-	});
+		const before = blobs.get(head.get(latin1Name(file))?.oid ?? "");
+		const authors = new Set(now ? await authorsOf(before, now) : []);
+		const words = now ? [...authors].slice(0, 5).join(", ") || "edited" : "deleted";
+		lines.push(`${stem(file)} (${words}${authors.size > 5 ? ", …" : ""})`);
+	}
 	if (lines.length === 0) return "board: settings";
-	const [first = ""] = lines;
-	return lines.length === 1 ? `board: ${first}` : `board: ${lines.length} Cards\n\n${lines.join("\n")}`;
+	return lines.length === 1 ? `board: ${lines[0]}` : `board: ${lines.length} Cards\n\n${lines.join("\n")}`;
 }
 
-function frontOf(bytes: Buffer): string {
-	const { front } = parseCard(bytes);
-	return bytes.toString("utf8", front.begin, front.end);
-}
-
-function idOf(bytes: Buffer): string | undefined {
-	return readPlainFront(frontOf(bytes))?.get("id");
-}
-
-function newEntries(before: Buffer | undefined, now: Buffer): Entry[] {
+async function authorsOf(before: Buffer | undefined, now: Buffer): Promise<string[]> {
+	const card = readCard(now);
 	const known = new Set(before && readCard(before).entries.map(({ id }) => id));
-	return readCard(now).entries.filter(({ id }) => !known.has(id));
+	const authors = card.entries.filter(({ id }) => !known.has(id)).map(({ author }) => author);
+	const creator = before ? undefined : (await frontOf(card)).get("created_by");
+	return creator ? [creator, ...authors] : authors;
 }
 
 /** Hands notes over for what came: mentions, and a claim that does not hold any more. */
-function tell(tree: Tree, board: Board, me: string, { file, before, after }: Change, mention: boolean): Outcome[] {
+async function notify(tree: Tree, board: Board, me: string, { file, before, after }: CardChange, mention: boolean): Promise<Outcome[]> {
 	if (!after) return [];
-	const front = readPlainFront(frontOf(after));
-	const place = { card: front?.get("id") ?? stem(file), title: front?.get("title") ?? stem(file) };
-	const notes = mention ? newEntries(before, after).flatMap((entry) => notifyMentioned(tree, place, entry, me)) : [];
+	const [old, card] = [before && readCard(before), readCard(after)];
+	const front = await frontOf(card);
+	const ref = { id: front.get("id") || stem(file), title: front.get("title") || stem(file) };
+	const known = new Set(old?.entries.map(({ id }) => id));
+	const fresh = mention ? card.entries.filter(({ id }) => !known.has(id)) : [];
+	const notes = fresh.flatMap((entry) => notifyMentioned(tree, ref, entry, me));
 	const now = board.context.now();
-	const held = before && stateOfCard(readCard(before).entries, now).holder;
-	const { holder } = stateOfCard(readCard(after).entries, now);
+	const [held, holder] = [old && stateOfCard(old.entries, now).holder, stateOfCard(card.entries, now).holder];
 	if (!held || !holder || (held.name === holder.name && held.host === holder.host)) return notes;
 	if (held.host !== claimHost(board.context) || !tree.has(held.name)) return notes;
-	const date = readCard(after).entries.find(({ id }) => id === held.id)?.date;
-	return [
-		...notes,
-		notifyLostClaim(tree, place, { id: held.id, author: held.name, date }, `${holder.name} on ${holder.host || "an unknown host"}`, me),
-	];
+	const date = card.entries.find(({ id }) => id === held.id)?.date;
+	return [...notes, notifyLostClaim(tree, ref, { id: held.id, author: held.name, date }, holderWords(holder), me)];
 }
 
 /**
@@ -204,27 +211,32 @@ async function settleMerge(board: Board, git: Git): Promise<string | undefined> 
 		if (name === undefined) continue;
 		stages.set(name, (stages.get(name) ?? new Map()).set(stage, oid));
 	}
-	const other = [...stages.keys()].find((name) => !isCardName(name) || name.includes("/"));
+	const other = [...stages.keys()].find((name) => !isCardName(name));
 	if (other !== undefined) throw new XferError("EGIT", `git could not merge ${other}`, "settle it and git add it, then sync again");
 	for (const [name, oids] of stages) {
 		const blobs = await git.blobs([...oids.values()]);
 		const [base, ours, theirs] = ["1", "2", "3"].map((stage) => blobs.get(oids.get(stage) ?? ""));
-		if (ours && theirs && idOf(ours) !== idOf(theirs))
+		const path = `${directory}/${name}`;
+		const bytes = ours ?? theirs;
+		if (!bytes) {
+			await git.run(["rm", "--cached", "--quiet", "--ignore-unmatch", "--", name]); // renamed on both sides: it stands elsewhere
+			continue;
+		}
+		const [one, two] = [ours && (await idOf(ours)), theirs && (await idOf(theirs))];
+		if (one !== undefined && two !== undefined && one !== two)
 			throw new XferError(
 				"EGIT",
 				`git took two Cards for one that was renamed: ${name}`,
 				"git merge --abort, then sync again: it does not",
 			);
-		const path = `${directory}/${name}`;
-		makeDirectories(`${directory}/.locks`);
-		if (!isFile(path))
-			publish(path, `${directory}/.locks/${name}.${context.instance}.new`, ours ?? theirs ?? Buffer.alloc(0), context.durable);
-		await replaceCard(context, path, (now) => {
-			const mended = mendCard(now);
-			return theirs ? mergeCards(base, mended, theirs) : mended;
-		});
+		if (!isFile(path)) publishCard(context, path, bytes);
+		await replaceCard(context, path, (now) => (theirs ? mergeCards(base, mendCard(now), theirs) : mendCard(now)));
 		await git.run(["add", "--", name]);
 	}
 	if (left !== undefined) await git.run(["merge", "--quit"]);
 	return left;
+}
+
+async function idOf(bytes: Buffer): Promise<string | undefined> {
+	return (await frontOf(parseCard(bytes))).get("id");
 }

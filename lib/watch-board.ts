@@ -1,12 +1,12 @@
 import { lstatSync } from "node:fs";
+import { basename, relative } from "node:path";
 import type { Board, OpenCard } from "./board.ts";
-import { isCardName } from "./board.ts";
 import type { Entry } from "./card.ts";
-import { XferError } from "./errors.ts";
-import { Stream } from "./watch.ts";
+import { isCardName } from "./card-file.ts";
+import { Stream, type WatchOptions } from "./watch.ts";
 
 /** An Entry that came to be on the Board. */
-export interface NewEntryOnCard {
+export interface Arrival {
 	readonly card: OpenCard;
 	readonly entry: Entry;
 }
@@ -18,97 +18,119 @@ const patience = 1000;
 
 /**
  * Each Entry as it appears on the Board, whoever wrote it and however: the CLI, `>>`, an editor, git. What is there at the start is not yielded.
- * @param file only this Card's
+ * @param options `file`: only this Card's
  */
 export async function* watchBoard(
 	board: Board,
-	options: { file?: string | undefined; signal?: AbortSignal | undefined; persistent?: boolean | undefined } = {},
-): AsyncGenerator<NewEntryOnCard, void, undefined> {
+	options: Pick<WatchOptions, "signal" | "persistent"> & { readonly file?: string | undefined } = {},
+): AsyncGenerator<Arrival, void, undefined> {
 	if (options.signal?.aborted) return;
-	const stream = new Stream<NewEntryOnCard>(options.signal);
-	const { watch } = await import("chokidar");
-	const persistent = options.persistent ?? false;
-	/** Ids of the Entries that have been seen, of each Card. */
-	const seen = new Map<string, Set<string>>();
-	const waiting = new Map<string, NodeJS.Timeout>();
-	let closed = false;
+	const stream = new Stream<Arrival>(options.signal);
+	const watcher = new BoardWatcher(board, (arrival) => stream.push(arrival), options.file);
+	try {
+		await watcher.start(options.persistent ?? false);
+		yield* stream.read(() => {});
+	} finally {
+		watcher.close();
+	}
+}
 
-	const look = async (file: string, tell: boolean) => {
-		try {
-			const card = await board.read(file);
-			const known = seen.get(file) ?? new Set();
-			seen.set(file, known);
-			for (const entry of card.entries) {
-				if (known.has(entry.id)) continue;
-				if (tell && entry.is("torn") && entry === card.entries.at(-1) && isYoung(card)) {
-					later(file);
-					continue;
-				}
-				known.add(entry.id);
-				if (tell) stream.push({ card, entry });
-			}
-		} catch (error) {
-			if (error instanceof XferError && error.code === "ECARD") seen.delete(file); // removed, or no Card
-			// else it can't be read just now: the next look tries again
-		}
-	};
-	/** What is torn may be whole soon; and its id, made of its bytes, another one. */
-	const later = (file: string) => {
-		if (waiting.has(file) || closed) return;
-		const timer = setTimeout(() => {
-			waiting.delete(file);
-			enqueue(file);
-		}, patience / 4);
-		if (!persistent) timer.unref();
-		waiting.set(file, timer);
-	};
-	const isYoung = (card: OpenCard) => Math.abs(board.context.now() - card.modified) < patience;
+class BoardWatcher {
+	readonly #board: Board;
+	readonly #tell: (arrival: Arrival) => void;
+	readonly #file: string | undefined;
+	/** Ids of the Entries that have been seen, of each Card; also of one that went: what comes back is not new. */
+	readonly #seen = new Map<string, Set<string>>();
+	/** What each Card's file looked like at the last sweep. */
+	readonly #looks = new Map<string, string>();
+	readonly #later = new Map<string, NodeJS.Timeout>();
+	readonly #queued = new Set<string>();
+	#queue = Promise.resolve();
+	#sweep: NodeJS.Timeout | undefined;
+	#stop: () => void = () => {};
+	#closed = false;
 
-	// One look after the other: two at once would tell of an Entry twice.
-	let queue = Promise.resolve();
-	const queued = new Set<string>();
-	const enqueue = (file: string) => {
-		if (queued.has(file) || closed || (options.file !== undefined && file !== options.file)) return;
-		queued.add(file);
-		queue = queue.then(async () => {
-			queued.delete(file);
-			if (!closed) await look(file, true);
-		});
-	};
-	/** What a Card's file looked like at the last sweep. */
-	const looks = new Map<string, string>();
-	const sweep = () => {
+	constructor(board: Board, tell: (arrival: Arrival) => void, file: string | undefined) {
+		this.#board = board;
+		this.#tell = tell;
+		this.#file = file;
+	}
+
+	async start(persistent: boolean): Promise<void> {
+		const { watch } = await import("chokidar");
+		const { directory } = this.#board;
+		const isHidden = (path: string) => /^\.(?:locks|git)\b/.test(relative(directory, path));
+		const watcher = watch(directory, { depth: 0, ignoreInitial: true, persistent, ignored: isHidden });
+		this.#stop = () => void watcher.close();
+		watcher.on("all", (_, path) => this.#enqueue(basename(path)));
+		watcher.on("error", () => {}); // no events here: the sweep looks all the same
+		this.#sweep = setInterval(() => this.#lookForChanges(), sweepEvery);
+		if (!persistent) this.#sweep.unref();
+		// After the watcher was started: nothing falls between the two.
+		for (const file of this.#board.files()) if (this.#isWanted(file)) await this.#look(file, false);
+	}
+
+	close(): void {
+		this.#closed = true;
+		clearInterval(this.#sweep);
+		for (const timer of this.#later.values()) clearTimeout(timer);
+		this.#stop();
+	}
+
+	#isWanted(file: string): boolean {
+		return isCardName(file) && (this.#file === undefined || file === this.#file);
+	}
+
+	#lookForChanges(): void {
 		try {
-			for (const file of board.files()) {
-				const stat = lstatSync(`${board.directory}/${file}`, { throwIfNoEntry: false });
+			for (const file of this.#board.files()) {
+				const stat = lstatSync(`${this.#board.directory}/${file}`, { throwIfNoEntry: false });
 				const look = `${stat?.ino} ${stat?.size} ${stat?.mtimeMs}`;
-				if (look !== looks.get(file)) enqueue(file);
-				looks.set(file, look);
+				if (look !== this.#looks.get(file)) this.#enqueue(file);
+				this.#looks.set(file, look);
 			}
 		} catch {
 			// the Board can't be listed just now: the next sweep tries again
 		}
-	};
+	}
 
-	const watcher = watch(board.directory, {
-		depth: 0,
-		ignoreInitial: true,
-		persistent,
-		ignored: (path) => path.includes("/.locks") || path.includes("/.git/"),
-	});
-	watcher.on("all", (_, path) => {
-		const file = path.slice(path.lastIndexOf("/") + 1);
-		if (isCardName(file)) enqueue(file);
-	});
-	watcher.on("error", () => {}); // no events here: the sweep looks all the same
-	const timer = setInterval(sweep, sweepEvery);
-	if (!persistent) timer.unref();
-	// After the watcher was started: nothing falls between the two.
-	for (const file of board.files()) if (options.file === undefined || file === options.file) await look(file, false);
-	yield* stream.read(() => {
-		closed = true;
-		clearInterval(timer);
-		for (const each of waiting.values()) clearTimeout(each);
-		void watcher.close();
-	});
+	/** One look after the other: two at once would tell of an Entry twice. */
+	#enqueue(file: string): void {
+		if (this.#closed || this.#queued.has(file) || !this.#isWanted(file)) return;
+		this.#queued.add(file);
+		this.#queue = this.#queue.then(async () => {
+			this.#queued.delete(file);
+			if (!this.#closed) await this.#look(file, true);
+		});
+	}
+
+	async #look(file: string, tell: boolean): Promise<void> {
+		let card: OpenCard;
+		try {
+			card = await this.#board.read(file);
+		} catch {
+			return; // it has gone, or can't be read just now: the next look tries again
+		}
+		const known = this.#seen.get(file) ?? new Set();
+		this.#seen.set(file, known);
+		const young = Math.abs(this.#board.context.now() - card.modified) < patience;
+		for (const entry of card.entries) {
+			if (known.has(entry.id)) continue;
+			// What is torn may be whole soon, and until then its id may be made of a half of it.
+			if (tell && young && entry.is("torn") && entry === card.entries.at(-1)) this.#lookLater(file);
+			else {
+				known.add(entry.id);
+				if (tell) this.#tell({ card, entry });
+			}
+		}
+	}
+
+	#lookLater(file: string): void {
+		if (this.#later.has(file) || this.#closed) return;
+		const timer = setTimeout(() => {
+			this.#later.delete(file);
+			this.#enqueue(file);
+		}, patience / 4);
+		this.#later.set(file, timer);
+	}
 }

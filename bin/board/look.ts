@@ -1,6 +1,9 @@
-import { type CardInfo, type OpenCard, openBoard, stem } from "../../lib/board.ts";
-import { type CardWarning, claimHost, type Entry, type Flaw } from "../../lib/card.ts";
+import { type CardInfo, type OpenCard, openBoard } from "../../lib/board.ts";
+import { cardWarnings, type Entry, entryFlaws } from "../../lib/card.ts";
+import { stem } from "../../lib/card-file.ts";
+import { claimHost, holderWords, isHeldBy } from "../../lib/claims.ts";
 import { XferError } from "../../lib/errors.ts";
+import { shellWord } from "../../lib/filename.ts";
 import type { Tree } from "../../lib/tree.ts";
 import type { Values } from "../command.ts";
 import { formatAge, formatClock, parseDuration, timeoutSignal } from "../duration.ts";
@@ -8,27 +11,11 @@ import { exit } from "../errors.ts";
 import { type Cell, isTerminal, note, paint, print, printJson, printLine, printTable, visible, visibleLines } from "../output.ts";
 import type { Session } from "../session.ts";
 
-const meanings: Record<CardWarning, string> = {
-	"front-matter": "no front matter",
-	unclosed: "its front matter does not close",
-	bom: "begins with a byte order mark",
-	yaml: "its front matter can't be read",
-	conflict: "git left two sides: both are shown",
-	large: "too large to be read unless it is named",
-};
-const flaws: Record<Flaw, string> = {
-	torn: "torn: it has no closing line",
-	typed: "typed by hand",
-	duplicate: "its id stood before",
-};
-
 export async function list(session: Session, _: readonly string[], values: Values): Promise<undefined> {
 	const board = openBoard(session.tree);
 	const { cards, skipped } = await board.list();
-	const host = claimHost(board.context);
-	const me = values.mine ? session.author() : "";
-	const mine = ({ createdBy, holder }: CardInfo) =>
-		createdBy === me || (holder?.name === me && (holder.host === host || holder.host === ""));
+	const [me, host] = [values.mine ? session.author() : "", claimHost(board.context)];
+	const mine = ({ createdBy, holder }: CardInfo) => createdBy === me || (holder !== undefined && isHeldBy(holder, me, host));
 	const shown = cards.filter((card) => (values.all || !(card.done || card.removed)) && (!values.mine || mine(card)));
 	if (session.json) {
 		printJson("xfer.board/1", { directory: board.directory, cards: shown.map(infoDocument), skipped });
@@ -36,11 +23,19 @@ export async function list(session: Session, _: readonly string[], values: Value
 	}
 	const now = board.context.now();
 	const count = await printTable(isTerminal() ? shown.map((card) => row(card, now)) : shown.map(plainRow));
-	if (count === 0 && isTerminal())
-		note(cards.length > 0 ? "all Cards are done or removed (--all lists them)" : 'no Cards yet: xfer board new "Title"');
-	for (const { file, warnings } of shown)
-		if (warnings.length > 0) note(`xfer: ${file}: ${warnings.map((one) => meanings[one]).join(", ")}`);
-	for (const { file, reason } of skipped) note(`xfer: ${file} is left alone: ${reason}`);
+	if (count === 0 && isTerminal()) {
+		if (values.mine) note(`no Card is ${me}'s`);
+		else note(cards.length > 0 ? "all Cards are done or removed (--all lists them)" : 'no Cards yet: xfer board new "Title"');
+	}
+	for (const card of shown) tellWarnings(card);
+	for (const { file, reason } of skipped) note(`xfer: ${visible(file)} is left alone: ${reason}`);
+}
+
+function tellWarnings({ file, warnings }: CardInfo): void {
+	for (const warning of warnings) {
+		const { what, cure = `xfer board repair ${shellWord(stem(file))}` } = cardWarnings[warning];
+		note(`xfer: ${visible(file)}: ${what} (${visible(cure)})`);
+	}
 }
 
 /** What a CARD completes to: the names, each of which begins with a title and ends with an id. */
@@ -77,8 +72,7 @@ export async function show(session: Session, [piece = ""]: readonly string[], va
 		printJson("xfer.card/1", { ...cardDocument(card), entries: entries.map(entryDocument) });
 		return;
 	}
-	for (const warning of card.warnings)
-		note(`xfer: ${card.file}: ${meanings[warning]}${warning === "conflict" ? ` (xfer board repair ${stem(card.file)})` : ""}`);
+	tellWarnings(card);
 	if (!isTerminal()) {
 		if (some) for (const { raw } of some) print(Buffer.concat([raw, Buffer.from("\n")]));
 		else print(card.bytes);
@@ -88,15 +82,13 @@ export async function show(session: Session, [piece = ""]: readonly string[], va
 	const facts = [card.id, `by ${card.createdBy}`, formatAge(card.createdAt, now), ...states(card, now)];
 	print(`${paint("dim", visible(facts.join(" · ")))}\n`);
 	if (!some && card.introduction.length > 0) print(`\n${visibleLines(card.introduction.toString()).trimEnd()}\n`);
-	if (some === undefined || some.length < card.entries.length) {
-		const hidden = card.entries.length - entries.length;
-		if (hidden > 0) print(`\n${paint("dim", `(${hidden} more)`)}\n`);
-	}
+	const hidden = card.entries.length - entries.length;
+	if (hidden > 0) print(`\n${paint("dim", `(${hidden} more)`)}\n`);
 	for (const entry of entries) printEntry(entry, now);
 }
 
 function states({ holder, done, removed }: CardInfo, now: number): string[] {
-	const words = holder ? [`claimed by ${holder.name} on ${holder.host} until ${formatClock(holder.until, now)}`] : [];
+	const words = holder ? [`claimed by ${holderWords(holder)} until ${formatClock(holder.until, now)}`] : [];
 	if (done) words.push("done");
 	if (removed) words.push("removed");
 	return words;
@@ -105,7 +97,7 @@ function states({ holder, done, removed }: CardInfo, now: number): string[] {
 function printEntry(entry: Entry, now: number): void {
 	const { type, author, date, id } = entry;
 	const facts = [author, date === undefined ? "no date" : formatAge(date, now), id].join(" · ");
-	const wrong = entry.flaws.length > 0 ? paint("yellow", ` (${entry.flaws.map((flaw) => flaws[flaw]).join(", ")})`) : "";
+	const wrong = entry.flaws.length > 0 ? paint("yellow", ` (${entry.flaws.map((flaw) => entryFlaws[flaw]).join(", ")})`) : "";
 	print(`\n${paint("cyan", visible(type))} ${paint("dim", `· ${visible(facts)}`)}${wrong}\n`);
 	const text = visibleLines(entry.text.toString()).trimEnd();
 	if (text) print(`${text}\n`);
@@ -163,15 +155,14 @@ function infoDocument(card: CardInfo): object {
 }
 
 function cardDocument(card: OpenCard): object {
-	const { count: _, last: __, ...rest } = infoDocument(card) as Record<string, unknown>;
-	return { ...rest, front: Object.fromEntries(card.front), introduction: card.introduction.toString() };
+	return { ...infoDocument(card), front: Object.fromEntries(card.front), introduction: card.introduction.toString() };
 }
 
 /** An Entry for JSON; text that is not UTF-8 as base64. */
-export function entryDocument({ id, type, author, dated, text, flaws }: Entry): object {
+export function entryDocument({ id, type, author, date, text, flaws }: Entry): object {
 	const words = text.toString();
 	const body = Buffer.from(words).equals(text) ? { text: words } : { textBase64: text.toString("base64") };
-	return { id, type, author, date: dated, ...body, flaws };
+	return { id, type, author, date: date === undefined ? null : isoDate(date), ...body, flaws };
 }
 
 /** A date that any clock may have given: some filesystems keep times that no date can hold. */

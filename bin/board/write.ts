@@ -1,6 +1,8 @@
-import { type Board, openBoard, stem } from "../../lib/board.ts";
+import { type Board, openBoard } from "../../lib/board.ts";
 import type { Entry } from "../../lib/card.ts";
+import { stem } from "../../lib/card-file.ts";
 import { XferError } from "../../lib/errors.ts";
+import { shellWord } from "../../lib/filename.ts";
 import { mentionsIn, notifyMentioned } from "../../lib/mentions.ts";
 import type { Outcome } from "../../lib/send.ts";
 import type { Values } from "../command.ts";
@@ -14,7 +16,7 @@ export function create(session: Session, [title = "", ...words]: readonly string
 	const board = openBoard(session.tree);
 	const text = words.length === 0 ? "" : given(board, words, 'xfer board new "Title" "…", or: … | xfer board new "Title" -');
 	const { id, file, path } = board.create({ title, author: session.author(), text });
-	if (session.json) printJson("xfer.card/1", { id, file, path });
+	if (session.json) printJson("xfer.change/1", { file, change: "created", changed: true, id, path });
 	else printLine(id, path);
 }
 
@@ -24,11 +26,7 @@ export async function add(session: Session, [piece = "", ...words]: readonly str
 	const type = typeof values.type === "string" ? values.type : undefined;
 	const text = given(board, words, `xfer board add ${piece} "…", or: … | xfer board add ${piece} -`);
 	const entry = board.add(file, { author: session.author(), text, type });
-	const told = await mention(session, board, file, entry, values);
-	printEntry(session, "added", file, entry, { mentioned: told.map(documentOf) });
-	noteMentions(told);
-	if (await board.isRemoved(file))
-		note(`xfer: ${stem(file)} was removed: to have it back in the lists, xfer board rm ${stem(file)} --undo`);
+	await printEntry(session, board, "added", file, entry, values);
 }
 
 export async function edit(session: Session, [piece = ""]: readonly string[], values: Values): Promise<undefined> {
@@ -47,15 +45,13 @@ export async function edit(session: Session, [piece = ""]: readonly string[], va
 			"nothing to change: edit needs --title or --set",
 			`the text is edited by hand: ${board.directory}/${file}`,
 		);
-	await board.edit(file, changes);
-	printDone(session, "edited", file);
+	printChange(session, "edited", file, await board.edit(file, changes));
 }
 
 export async function claim(session: Session, [piece = ""]: readonly string[], values: Values): Promise<undefined> {
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
 	const hold = typeof values.for === "string" ? parseDuration(values.for, "--for") : undefined;
-	if (hold === 0) throw new XferError("EINPUT", "--for 0 claims nothing", "such as --for 2h");
 	const { id, until, name, host } = await board.claim(file, session.author(), hold);
 	const end = new Date(until).toISOString();
 	if (session.json) printJson("xfer.claim/1", { file, id, holder: { name, host, until: end } });
@@ -66,7 +62,7 @@ export async function release(session: Session, [piece = ""]: readonly string[])
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
 	const entry = await board.release(file, session.author());
-	printDone(session, "released", file);
+	printChange(session, "released", file, entry !== undefined);
 	if (!entry) note(`nobody held ${stem(file)}`);
 }
 
@@ -75,19 +71,18 @@ export async function done(session: Session, [piece = "", ...words]: readonly st
 	const file = await board.find(piece);
 	const text = words.length === 0 ? "" : given(board, words, `xfer board done ${piece} "…"`);
 	const entry = await board.done(file, { author: session.author(), text });
-	const told = await mention(session, board, file, entry, values);
-	printEntry(session, "done", file, entry, { mentioned: told.map(documentOf) });
-	noteMentions(told);
+	await printEntry(session, board, "done", file, entry, values);
 }
 
 export async function remove(session: Session, [piece = ""]: readonly string[], values: Values): Promise<number | undefined> {
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
+	if (values.yes && !values.purge) throw new XferError("EINPUT", "--yes goes with --purge", "leave it away, or add --purge");
 	if (values.purge && values.undo) throw new XferError("EINPUT", "--purge and --undo do not go together", "leave one away");
 	if (values.purge) return await purge(session, board, file, values.yes === true);
 	const word = values.undo ? "restored" : "removed";
 	const entry = await board.remove(file, session.author(), !values.undo);
-	printDone(session, word, file);
+	printChange(session, word, file, entry !== undefined);
 	if (!entry) note(`${stem(file)} ${values.undo ? "was not removed" : "was removed already"}`);
 	return exit.done;
 }
@@ -95,17 +90,14 @@ export async function remove(session: Session, [piece = ""]: readonly string[], 
 async function purge(session: Session, board: Board, file: string, sure: boolean): Promise<number> {
 	if (!sure) {
 		const { entries } = await board.read(file);
-		const answer = readAnswer(
-			`delete ${file} and its ${count(entries.length, "Entry").replace("Entrys", "Entries")} for good? [y/N] `,
-			"add --yes",
-		);
+		const answer = readAnswer(`delete ${file} and its ${count(entries.length, "Entry", "Entries")} for good? [y/N] `, "add --yes");
 		if (!/^y(es)?$/i.test(answer)) {
 			note("nothing was deleted");
 			return exit.failed;
 		}
 	}
 	await board.purge(file);
-	printDone(session, "purged", file);
+	printChange(session, "purged", file, true);
 	return exit.done;
 }
 
@@ -127,13 +119,6 @@ export async function repair(session: Session, [piece]: readonly string[]): Prom
 	return code;
 }
 
-/** Tells who is mentioned in an Entry. The Card is read only then: so an Entry on a large one costs as much as on a small one. */
-async function mention(session: Session, board: Board, file: string, entry: Entry, values: Values): Promise<readonly Outcome[]> {
-	if (values["no-mention"] || mentionsIn(entry.text.toString()).length === 0) return [];
-	const { id, title } = await board.read(file);
-	return notifyMentioned(session.tree, { card: id, title }, entry, session.author());
-}
-
 /** The text that the words are, or that stands on standard input. */
 function given(board: Board, words: readonly string[], how: string): Buffer | string {
 	const input = words.length === 0 || words.at(-1) === "-";
@@ -142,22 +127,36 @@ function given(board: Board, words: readonly string[], how: string): Buffer | st
 	return readInput(board.context.maxBytes, how);
 }
 
-function printDone(session: Session, word: string, file: string): void {
-	if (session.json) printJson("xfer.card/1", { file, [word]: true });
-	else printLine(word, file);
+/** Says how it is now; for a program, whether that is a change. */
+function printChange(session: Session, change: string, file: string, changed: boolean): void {
+	if (session.json) printJson("xfer.change/1", { file, change, changed });
+	else printLine(change, file);
 }
 
-function printEntry(session: Session, word: string, file: string, entry: Entry, more: object = {}): void {
-	if (session.json) printJson("xfer.entry/1", { file, ...entryDocument(entry), ...more });
+/** Says that an Entry is there, and tells whom it mentions. It is there: what can't be done after that is no failure, or a script would add it again. */
+async function printEntry(session: Session, board: Board, word: string, file: string, entry: Entry, values: Values): Promise<void> {
+	let told: readonly Outcome[] = [];
+	let hidden = false;
+	try {
+		// The Card is read only for these: so an Entry on a large one costs as much as on a small one.
+		if (!values["no-mention"] && mentionsIn(entry.text.toString()).length > 0)
+			told = notifyMentioned(session.tree, await board.read(file), entry, session.author());
+		hidden = await board.isRemoved(file);
+	} catch (error) {
+		note(`xfer: it was added, but not looked at again: ${explain(error)}`);
+	}
+	if (session.json) printJson("xfer.entry/1", { file, ...entryDocument(entry), mentioned: told.map(mentionDocument) });
 	else printLine(word, entry.id, file);
+	tellMentioned(told);
+	if (hidden) note(`xfer: ${stem(file)} was removed: to have it back in the lists, xfer board rm ${shellWord(stem(file))} --undo`);
 }
 
-function documentOf(outcome: Outcome): object {
+export function mentionDocument(outcome: Outcome): object {
 	return outcome.error ? { to: outcome.to, error: explain(outcome.error) } : { to: outcome.to, id: outcome.id };
 }
 
 /** Says who was told of an Entry, and who could not be. */
-export function noteMentions(outcomes: readonly Outcome[]): void {
+export function tellMentioned(outcomes: readonly Outcome[]): void {
 	for (const { to, error } of outcomes) {
 		if (error) note(`xfer: @${to} was not told: ${explain(error)}`);
 		else if (isTerminal()) note(`told ${to}`);

@@ -1,6 +1,5 @@
-import type { Command, Option } from "../command.ts";
+import { type Command, type Option, timeout } from "../command.ts";
 
-const timeout: Option = { type: "string", value: "10m", help: "watch no longer than this; exit 4 then" };
 const noMention: Option = { type: "boolean", help: "hand no notes to those mentioned" };
 
 /** What each sub-command does is loaded when it is run: the declarations are all that the other commands pay for. */
@@ -126,8 +125,8 @@ const done: Command = {
 
 const rm: Command = {
 	name: "board rm",
-	usage: "CARD",
-	summary: "take a Card out of the lists, or delete its file",
+	usage: "CARD [--undo | --purge [--yes]]",
+	summary: "hide a Card; --purge deletes its file",
 	examples: [
 		["xfer board rm cache", "an Entry says so: nothing is deleted"],
 		["xfer board rm cache --undo", "back into the lists"],
@@ -170,7 +169,7 @@ const init: Command = {
 const sync: Command = {
 	name: "board sync",
 	usage: "",
-	summary: "commit, fetch, merge, push; nothing is ever overwritten",
+	summary: "commit, fetch, merge, push; nothing is forced or lost",
 	examples: [
 		["xfer board sync", "once"],
 		["xfer board sync --every 30s", "goes on until it is stopped"],
@@ -196,6 +195,7 @@ const repair: Command = {
 
 const mergeDriver: Command = {
 	name: "board merge-driver",
+	hidden: true,
 	usage: "BASE OURS THEIRS",
 	summary: "what git calls to merge a Card: unites into OURS",
 	examples: [["xfer board merge-driver %O %A %B", "as xfer board init registers it"]],
