@@ -394,7 +394,8 @@ describe("Reading a Card", () => {
 
 	// What is empty is joined to an author ` · `.
 	test.fails("names nobody when the fields of a header typed by hand are empty", () => {
-		for (const header of ["###  · ", "###  ·  · ", "### note ·  · "]) expect(read(head, utf8(`\n${header}\n\nhi\n`)).entries[0]?.author).toBe("unknown");
+		for (const header of ["###  · ", "###  ·  · ", "### note ·  · "])
+			expect(read(head, utf8(`\n${header}\n\nhi\n`)).entries[0]?.author).toBe("unknown");
 	});
 
 	// It is blank only as a character of Latin-1.
