@@ -21,12 +21,16 @@ async function code(act: Promise<unknown>): Promise<string | undefined> {
 	return undefined;
 }
 
-/** ms of the processor. */
+/** ms of the processor, the least of three times. */
 async function cost(act: () => Promise<unknown>): Promise<number> {
-	const before = process.cpuUsage();
-	await act();
-	const { user, system } = process.cpuUsage(before);
-	return (user + system) / 1000;
+	const times: number[] = [];
+	for (let time = 0; time < 3; time++) {
+		const before = process.cpuUsage();
+		await act();
+		const { user, system } = process.cpuUsage(before);
+		times.push((user + system) / 1000);
+	}
+	return Math.min(...times);
 }
 
 const keys = ["id", "title", "a", "A", "_x-9", "constructor", "toString", "__proto__", "hasOwnProperty", "no", "y", "null", "on", "e1"];
@@ -273,7 +277,7 @@ describe("Reading a front matter", () => {
 		["changing a value behind blanks", (size) => editFront(`a: "${" ".repeat(size)}x"\nb: c\n`, "b", "d")],
 	])("%s takes time in proportion to their number", async (_, act) => {
 		await act(10);
-		expect((await cost(() => act(64_000))) / (await cost(() => act(8000)))).toBeLessThan(25); // 8, or 64
+		expect((await cost(() => act(32_000))) / (await cost(() => act(2000)))).toBeLessThan(60); // about 16, or 256
 	});
 });
 
