@@ -93,7 +93,7 @@ describe("A new Card", () => {
 		["  Two\r\n\tlines ", "two-lines"],
 		["$& $1 $$ $`", "1"],
 		["../../etc/passwd", "etc-passwd"],
-		["v1.2.3", "v1-2-3"],
+		["v1.2.3", "v1.2.3"],
 		[".hidden", "hidden"],
 		["Jörg & Söhne", "j-rg-s-hne"],
 		["日本", "card"],
@@ -136,14 +136,12 @@ describe("A new Card", () => {
 		expect(ls(dir).filter((name) => name !== ".locks")).toEqual([]);
 	});
 
-	// A front matter of more than 64 KiB is found by nobody.
-	test.fails("is refused when its title is too long to be read back", async () => {
+	test("is refused when its title is too long to be read back", async () => {
 		const { board } = world();
 		expect(await code(() => board.create({ title: "x".repeat(70_000), author: "alice" }))).toBe("ESIZE");
 	});
 
-	// It is escaped in the file, and the backslashes are shown.
-	test.fails("has its introduction read back as it was given", async () => {
+	test("has its introduction read back as it was given", async () => {
 		const { board } = world();
 		const text = "### a · b\n<!-- x -->\n=======\nend";
 		expect((await board.read(board.create({ title: "T", author: "alice", text }).file)).introduction.toString()).toBe(text);
@@ -529,8 +527,7 @@ describe("Editing the front matter", () => {
 		expect(ls(dir, ".locks")).toEqual([]);
 	});
 
-	// A front matter of more than 64 KiB is found by nobody.
-	test.fails("refuses a value with which the front matter could not be read back", async () => {
+	test("refuses a value with which the front matter could not be read back", async () => {
 		const { board, put } = world();
 		const file = put("c.md", head);
 		expect(await code(() => board.edit(file, { notes: "x".repeat(70_000) }))).toBe("ESIZE");
@@ -806,8 +803,7 @@ describe("What is strange on a Board", () => {
 		expect(fs.readFileSync(path.join(dir, "secret-aaaaaa.md"), "utf8")).toBe(head);
 	});
 
-	// Each Card is asked for its id, and the first that can't be read ends the search.
-	test.fails("and can't be read by us does not keep others from being found by the id in their front matter", async () => {
+	test("and can't be read by us does not keep others from being found by the id in their front matter", async () => {
 		const { put, dir } = world();
 		put("a-secret.md", head);
 		put("renamed.md", head);

@@ -101,8 +101,7 @@ describe("What is written", () => {
 		);
 	});
 
-	// The closing fence is looked for also in what Entries hold; it should end before the first header of one.
-	test.fails.each(["---\nid: x\n", "---", "---\n\nA rule above\n"])(
+	test.each(["---\nid: x\n", "---", "---\n\nA rule above\n"])(
 		"is read back as given, also a line --- in a Card whose front matter is never closed (%j)",
 		(front) => {
 			const card = read(front, entry("aaaaaaaa"), entry("bbbbbbbb", "a\n---\nb"));
@@ -321,12 +320,18 @@ describe("Reading a Card", () => {
 
 	test("shows the whole one of two with one id when the other is a beginning of it, in either order", () => {
 		const whole = entry("aaaaaaaa", "one\ntwo");
-		for (let cut = "\n### aaaaaaaa · note · alice".length + 2; cut < whole.length - 1; cut++) {
+		const header = whole.indexOf("Z\n") + 1;
+		for (let cut = 1; cut < whole.length - 1; cut++) {
+			const torn = whole.slice(0, cut);
 			for (const parts of [
-				[whole.slice(0, cut), whole],
-				[whole, whole.slice(0, cut)],
-			])
-				expect([cut, seen(read(head, ...parts))]).toEqual([cut, [["aaaaaaaa", "one\ntwo"]]]);
+				[torn, whole],
+				[whole, torn],
+			]) {
+				const found = seen(read(head, ...parts));
+				// What ends within its header may be text.
+				if (cut < header) expect([cut, found]).toEqual([cut, expect.arrayContaining([["aaaaaaaa", "one\ntwo"]])]);
+				else expect([cut, found]).toEqual([cut, [["aaaaaaaa", "one\ntwo"]]]);
+			}
 		}
 	});
 
@@ -346,8 +351,7 @@ describe("Reading a Card", () => {
 		]);
 	});
 
-	// Ids that are made of bytes are not looked up among those that stood before.
-	test.fails("shows each id once, also when what was typed by hand or has another's id stands there twice", () => {
+	test("shows each id once, also when what was typed by hand or has another's id stands there twice", () => {
 		for (const parts of [
 			[entry("aaaaaaaa"), "\nthanks\n", entry("bbbbbbbb"), "\nthanks\n"],
 			[entry("aaaaaaaa"), entry("aaaaaaaa", "b"), entry("aaaaaaaa", "b")],
@@ -372,13 +376,17 @@ describe("Reading a Card", () => {
 
 	test.each([
 		["### note · bob", "note", "bob", undefined],
+		["### note · Bob", "note", "Bob", undefined],
 		["### bob · 2026-11-30T12:00:00Z", "bob", "unknown", "2026-11-30T12:00:00Z"],
-		["### Bob Smith · 2026-11-30T12:00:00Z", "note", "Bob Smith", "2026-11-30T12:00:00Z"],
+		["### Bob · 2026-11-30T12:00:00Z", "note", "Bob", "2026-11-30T12:00:00Z"],
 		["### finding · Bob · 2026-11-30T12:00:00Z", "finding", "Bob", "2026-11-30T12:00:00Z"],
-		["### aaaaaaaa · finding · bob", "finding", "bob", undefined],
-		["### aaaaaaaa · finding · bob · yesterday", "finding", "bob · yesterday", undefined],
-		["### aaaaaaaa · Finding! · bob · 2026-11-30T12:00:00Z", "note", "Finding! · bob", "2026-11-30T12:00:00Z"],
-		["### Jörg · Ünal", "note", "Jörg · Ünal", undefined],
+		["### note · bob · 2026-11-30", "note", "bob", "2026-11-30T00:00:00Z"],
+		["### aaaaaaa1 · finding · bob", "finding", "bob", undefined],
+		["### aaaaaaa1 · finding", "finding", "unknown", undefined],
+		["### aaaaaaa1 · bob · 2026-11-30T12:00:00Z", "bob", "unknown", "2026-11-30T12:00:00Z"],
+		["### aaaaaaa1 · finding · bob · 2026-11-30T12:0", "finding", "bob", undefined],
+		["### aaaaaaa1 · finding · bob · 2026-13-30T12:00:00Z", "finding", "bob", undefined],
+		["###  note  ·  bob  ", "note", "bob", undefined],
 	])("reads %j, typed by hand, as far as it goes", (header, type, author, dated) => {
 		const card = read(head, utf8(`\n${header}\n\nhi\n`), entry("bbbbbbbb"));
 		const [typed, whole] = card.entries;
@@ -389,7 +397,22 @@ describe("Reading a Card", () => {
 			"hi",
 			true,
 		]);
-		expect([typed?.id === "aaaaaaaa", whole?.flaws]).toEqual([header.includes("aaaaaaaa"), []]);
+		expect([typed?.id === "aaaaaaa1", whole?.flaws]).toEqual([header.includes("aaaaaaa1"), []]);
+	});
+
+	test.each([
+		"### Results · 2026 · Jörg Müller: the parser is slow",
+		"### note · bob · yesterday",
+		"### Bob Smith · 2026-11-30T12:00:00Z",
+		"### Jörg · Ünal",
+		"### What · why · how",
+		"### note·bob",
+		"#### note · bob",
+		" ### note · bob",
+	])("takes the heading %j for text", (heading) => {
+		const text = `before\n${heading}\nafter`;
+		expect(introductionOf(parseCard(Buffer.from(head + text)))).toBe(text);
+		expect(texts(parseCard(Buffer.from(`${head}\n### note · bob\n\n${text}\n`)))).toEqual([text]);
 	});
 
 	// What is empty is joined to an author ` · `.
