@@ -3,7 +3,7 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { parseCard } from "../lib/card.ts";
 import type { ContextOptions } from "../lib/context.ts";
-import { openTree, type Tree } from "../lib/index.ts";
+import { openTree, type Taken, type Tree } from "../lib/index.ts";
 import { mentionsIn, notifyMentioned } from "../lib/mentions.ts";
 import { ls, tempTree } from "./helpers.ts";
 
@@ -267,11 +267,18 @@ describe("Who is mentioned in an Entry", () => {
 	});
 
 	test("gets it once for each Entry, whoever hands it over and how often, also after it was read, failed or ended", () => {
-		for (const then of [() => {}, "done", "release", "fail"] as const) {
+		const ends: ((taken: Taken | undefined) => void)[] = [
+			() => {},
+			(taken) => taken?.done(),
+			(taken) => taken?.release(),
+			(taken) => taken?.fail("why"),
+		];
+		for (const then of ends) {
 			const tree = world();
 			const tell = (id: string, from: string) => notifyMentioned(tree, place, entry("@alice @alice", { id }), from);
 			tell("q7w8e9rt", "bob");
-			if (typeof then === "string") tree.node("alice").inbox.take()?.[then]("why");
+			expect(tell("q7w8e9rt", "bob")).toEqual([expect.objectContaining({ durability: "again" })]);
+			then(tree.node("alice").inbox.take());
 			for (const from of ["bob", "carol", "alice"])
 				expect(tell("q7w8e9rt", from)).toEqual([{ to: "alice", id: `${noon / 1000}.M000000Rq7w8e9rt.k3f9q2.alice`, durability: "again" }]);
 			expect(notes(tree, "alice").length).toBe(1);
