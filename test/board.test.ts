@@ -367,6 +367,15 @@ describe("Claims", () => {
 		expect(await elsewhere.claim(file, "alice")).toMatchObject({ host: "other_host" });
 	});
 
+	test("typed by hand without a host are of the name, wherever it is", async () => {
+		const { board, put } = world();
+		const file = put("c.md", `${head}\n### claim · alice · ${at(0)}\n\nmine\n`);
+		expect(await code(() => board.release(file, "bob"))).toBe("EHELD");
+		expect(await board.claim(file, "alice", hour)).toMatchObject({ name: "alice" });
+		await board.release(file, "alice");
+		expect((await board.read(file)).holder).toBeUndefined();
+	});
+
 	test("that lose by the read back are released", async () => {
 		const { board, open, put, get, dir } = world();
 		const file = put("c.md", head);
