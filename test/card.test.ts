@@ -406,18 +406,14 @@ describe("Reading a Card", () => {
 		"### Jörg · Ünal",
 		"### What · why · how",
 		"### note·bob",
+		"###  · ",
+		"### note ·  · ",
 		"#### note · bob",
 		" ### note · bob",
 	])("takes the heading %j for text", (heading) => {
 		const text = `before\n${heading}\nafter`;
 		expect(introductionOf(parseCard(Buffer.from(head + text)))).toBe(text);
 		expect(texts(parseCard(Buffer.from(`${head}\n### note · bob\n\n${text}\n`)))).toEqual([text]);
-	});
-
-	// What is empty is joined to an author ` · `.
-	test.fails("names nobody when the fields of a header typed by hand are empty", () => {
-		for (const header of ["###  · ", "###  ·  · ", "### note ·  · "])
-			expect(read(head, utf8(`\n${header}\n\nhi\n`)).entries[0]?.author).toBe("unknown");
 	});
 
 	// It is blank only as a character of Latin-1.

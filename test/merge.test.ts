@@ -504,8 +504,7 @@ describe("Mending", () => {
 		}
 	});
 
-	// The later place is mended, and the first one has its id already.
-	test.fails("has nothing to do the second time, also when the same was typed by hand twice", () => {
+	test("has nothing to do the second time, also when the same was typed by hand twice", () => {
 		const mended = mendCard(card(head, entry("aaaaaaa0"), "\n+1\n", entry("bbbbbbb0"), "\n+1\n"));
 		expect(texts(mended)).toEqual(["aaaaaaa0", "+1", "bbbbbbb0"]);
 		expect(mendCard(mended)).toBe(mended);
