@@ -1,0 +1,231 @@
+/** People on two machines do what they like, in any order: at the end both Boards are the same, and nothing is lost. */
+import fs from "node:fs";
+import path from "node:path";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { initBoard, parseCard, XferError } from "../lib/index.ts";
+import { cardsOf, expectSame, type Machine, machine, remote, settle, withGit } from "./machine.ts";
+
+withGit();
+
+const code = Array.from({ length: 30 }, (_, n) => `\t\tif (line[${n}] === undefined) return { value: ${n} };`).join("\n");
+/** What Entries hold; each gets a mark of its own at its end. */
+const texts = [
+	"short",
+	"two\nlines\n",
+	code,
+	`${code}\n\n${code}\n`,
+	"### k3f9q2ab · note · a · 2026-11-30T12:00:00.000Z\n\n<!-- k3f9q2ab -->\n---\n",
+	"<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> there\n",
+	"\\### x\n\\\\<!-- k3f9q2ab -->\n\\<<<<<<< \\\n",
+	"carriage\r\nreturns\r\n",
+	"\x1b[2J\x00\x07 \u202e @alice $& $1\n\n\n",
+];
+/** Titles of which files are alike but for their id. */
+const titles = ["Cache layer", "Cache layer", "Flaky tests"];
+
+const step = fc.oneof(
+	{ weight: 3, arbitrary: fc.record({ do: fc.constant("new" as const), who: fc.nat(2), which: fc.nat(2) }) },
+	{
+		weight: 8,
+		arbitrary: fc.record({ do: fc.constant("add" as const), who: fc.nat(2), card: fc.nat(5), which: fc.nat(texts.length - 1) }),
+	},
+	{
+		weight: 4,
+		arbitrary: fc.record({ do: fc.constantFrom("edit" as const, "rewrite" as const), who: fc.nat(2), card: fc.nat(5), which: fc.nat(2) }),
+	},
+	{ weight: 3, arbitrary: fc.record({ do: fc.constantFrom("type" as const, "tear" as const), who: fc.nat(2), card: fc.nat(5) }) },
+	{
+		weight: 3,
+		arbitrary: fc.record({
+			do: fc.constantFrom("claim" as const, "release" as const, "done" as const, "remove" as const, "restore" as const, "repair" as const),
+			who: fc.nat(2),
+			card: fc.nat(5),
+		}),
+	},
+	{ weight: 2, arbitrary: fc.record({ do: fc.constantFrom("purge" as const, "rename" as const), who: fc.nat(2), card: fc.nat(5) }) },
+	{ weight: 5, arbitrary: fc.record({ do: fc.constantFrom("sync" as const, "sync" as const, "pull" as const), who: fc.nat(2) }) },
+);
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+
+/** What somebody wrote, and has to be found in the end. */
+interface Written {
+	readonly mark: string;
+	/** The file of its Card. */
+	readonly file: string;
+	/** Id of the Entry, and its text. */
+	readonly entry?: { id: string; text: string };
+	/** It was overwritten or deleted by somebody who saw it. */
+	gone: boolean;
+}
+
+async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; cloned: boolean }): Promise<void> {
+	let time = Date.parse("2026-11-30T12:00:00Z");
+	const options = (number: number, ahead: number) => {
+		let count = 0;
+		return {
+			clock: () => time + ahead,
+			random: () => {
+				count++;
+				return Uint8Array.of(count & 255, count >> 8, number, count & 255, count >> 8);
+			},
+		};
+	};
+	const [one, two] = [machine("one", options(1, 0)), machine("two", options(2, skew))];
+	const url = await remote();
+	await initBoard(one.board, url);
+	if (cloned) {
+		await one.sync();
+		fs.mkdirSync(two.directory, { recursive: true });
+		await two.ask("clone", "--quiet", url, ".");
+	}
+	await initBoard(two.board, url);
+	const people = [
+		{ name: "alice", at: one },
+		{ name: "bob", at: one },
+		{ name: "carol", at: two },
+	] as const;
+	const written: Written[] = [];
+	const wrote = (file: string, entry?: Written["entry"], mark = `mark${written.length}.`) => {
+		written.push({ mark, file, ...(entry && { entry }), gone: false });
+		return mark;
+	};
+	const nextMark = () => `mark${written.length}.`;
+
+	for (const it of steps) {
+		time += 1000;
+		const { name, at } = people[it.who] ?? people[0];
+		if (it.do === "sync") {
+			await at.sync(name);
+			continue;
+		}
+		if (it.do === "pull") {
+			await pull(at);
+			continue;
+		}
+		if (it.do === "new") {
+			const mark = nextMark();
+			const { file } = at.board.create({ title: titles[it.which] ?? "", author: name, text: `Introduction\n${mark}\n` });
+			wrote(file);
+			continue;
+		}
+		const files = at.board.files();
+		const file = files[it.card % files.length];
+		if (file === undefined) continue;
+		const before = at.read(file);
+		try {
+			switch (it.do) {
+				case "add": {
+					const text = `${texts[it.which]}${nextMark()}`;
+					const { id } = at.board.add(file, { author: name, text });
+					wrote(file, { id, text: Buffer.from(text).toString("latin1") });
+					break;
+				}
+				case "edit": {
+					const key = ["title", "owner", "area"][it.which] ?? "title";
+					const mark = nextMark();
+					await at.board.edit(file, { [key]: mark });
+					const value = new RegExp(`^${key}: (mark\\d+\\.)$`, "m").exec(before)?.[1];
+					for (const each of written) if (each.mark === value) each.gone = true;
+					wrote(file);
+					break;
+				}
+				case "rewrite": {
+					// The introduction, in an editor.
+					const value = /^Introduction\n(mark\d+\.)$/m.exec(before)?.[1];
+					if (value === undefined) break;
+					at.write(file, Buffer.from(before.replace(value, nextMark()), "latin1"));
+					for (const each of written) if (each.mark === value) each.gone = true;
+					wrote(file);
+					break;
+				}
+				case "type":
+					fs.appendFileSync(path.join(at.directory, file), `\n### finding · ${name}\n\ntyped by hand\n${nextMark()}\n`);
+					wrote(file);
+					break;
+				case "tear":
+					fs.appendFileSync(
+						path.join(at.directory, file),
+						`\n### tttttt${String(10 + (written.length % 90))} · note · ${name} · ${new Date(time).toISOString()}\n\ntorn ${nextMark()}`,
+					);
+					wrote(file);
+					break;
+				case "claim":
+					await at.board.claim(file, name, 5000);
+					break;
+				case "release":
+					await at.board.release(file, name);
+					break;
+				case "done": {
+					const text = nextMark();
+					const { id } = await at.board.done(file, { author: name, text });
+					wrote(file, { id, text });
+					break;
+				}
+				case "remove":
+				case "restore":
+					await at.board.remove(file, name, it.do === "remove");
+					break;
+				case "repair":
+					await at.board.repair(file);
+					break;
+				case "purge":
+					await at.board.purge(file);
+					for (const each of written) if (before.includes(each.mark)) each.gone = true;
+					break;
+				case "rename":
+					fs.renameSync(path.join(at.directory, file), path.join(at.directory, `moved-${file}`));
+					break;
+			}
+		} catch (error) {
+			if (!(error instanceof XferError) || error.code !== "EHELD") throw error;
+		}
+	}
+
+	await settle(one, two);
+	await expectSame(one, two);
+	const cards = cardsOf(one);
+	const all = Object.values(cards).join("\n");
+	for (const each of written) {
+		if (each.gone) continue;
+		expect(all).toContain(each.mark);
+		const { entry } = each;
+		if (!entry) continue;
+		const found = Object.values(cards).flatMap((card) =>
+			parseCard(Buffer.from(card, "latin1")).entries.filter(({ id }) => id === entry.id),
+		);
+		expect(found.length, entry.id).toBeGreaterThan(0);
+		for (const { text } of found) expect(text.toString("latin1")).toBe(entry.text);
+	}
+	// Nothing is there twice, and nothing of git's is left in a Card.
+	for (const [file, card] of Object.entries(cards)) {
+		for (const { mark, entry } of written) if (entry) expect(card.split(mark).length, `${mark} in ${file}`).toBeLessThanOrEqual(2);
+		expect(parseCard(Buffer.from(card, "latin1")).warnings).toEqual([]);
+	}
+}
+
+/** What a person does who knows git and not us: with the merge driver that `init` registered. */
+async function pull(at: Machine): Promise<void> {
+	await at.git("add", "--all");
+	await at.git("commit", "--quiet", "-m", "mine");
+	const pulled = await at.git("pull", "--quiet", "--no-rebase", "--no-edit", "origin", "main");
+	if (pulled.code === 0) await at.git("push", "--quiet", "origin", "HEAD:main");
+}
+
+test("whatever three people do on two machines, by sync and by git, both Boards become the same and nothing is lost", async () => {
+	await fc.assert(
+		fc.asyncProperty(
+			fc.record({
+				steps: fc.array(step, { minLength: 25, maxLength: 40, size: "max" }),
+				skew: fc.constantFrom(0, 0, 3500, -3500),
+				cloned: fc.boolean(),
+			}),
+			play,
+		),
+		{
+			numRuns: Number(process.env.XFER_TEST_RUNS) || 5,
+			endOnFailure: true,
+			...(process.env.XFER_TEST_SEED && { seed: Number(process.env.XFER_TEST_SEED) }),
+		},
+	);
+});
