@@ -115,11 +115,12 @@ export async function twoMachines(options: ContextOptions = {}): Promise<{ one: 
 	return { one, two, url };
 }
 
-/** The Cards' files and their bytes. */
+/** The files that are not hidden, and their bytes. */
 export function cardsOf({ directory }: Machine): Record<string, string> {
 	const cards: Record<string, string> = {};
-	for (const name of fs.readdirSync(directory).sort())
-		if (!name.startsWith(".")) cards[name] = fs.readFileSync(path.join(directory, name), "latin1");
+	for (const name of (fs.readdirSync(directory, { recursive: true }) as string[]).sort())
+		if (!name.startsWith(".") && fs.lstatSync(path.join(directory, name)).isFile())
+			cards[name] = fs.readFileSync(path.join(directory, name), "latin1");
 	return cards;
 }
 
