@@ -46,7 +46,12 @@ const step = fc.oneof(
 	{ weight: 2, arbitrary: fc.record({ do: fc.constantFrom("purge" as const, "rename" as const), who: fc.nat(2), card: fc.nat(5) }) },
 	{ weight: 5, arbitrary: fc.record({ do: fc.constantFrom("sync" as const, "sync" as const, "pull" as const), who: fc.nat(2) }) },
 );
-type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+interface Step {
+	readonly do: string;
+	readonly who: number;
+	readonly card?: number;
+	readonly which?: number;
+}
 
 /** What somebody wrote, and has to be found in the end. */
 interface Written {
@@ -105,24 +110,24 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 		}
 		if (it.do === "new") {
 			const mark = nextMark();
-			const { file } = at.board.create({ title: titles[it.which] ?? "", author: name, text: `Introduction\n${mark}\n` });
+			const { file } = at.board.create({ title: titles[it.which ?? 0] ?? "", author: name, text: `Introduction\n${mark}\n` });
 			wrote(file);
 			continue;
 		}
 		const files = at.board.files();
-		const file = files[it.card % files.length];
+		const file = files[(it.card ?? 0) % files.length];
 		if (file === undefined) continue;
 		const before = at.read(file);
 		try {
 			switch (it.do) {
 				case "add": {
-					const text = `${texts[it.which]}${nextMark()}`;
+					const text = `${texts[it.which ?? 0]}${nextMark()}`;
 					const { id } = at.board.add(file, { author: name, text });
 					wrote(file, { id, text: Buffer.from(text).toString("latin1") });
 					break;
 				}
 				case "edit": {
-					const key = ["title", "owner", "area"][it.which] ?? "title";
+					const key = ["title", "owner", "area"][it.which ?? 0] ?? "title";
 					const mark = nextMark();
 					await at.board.edit(file, { [key]: mark });
 					const value = new RegExp(`^${key}: (mark\\d+\\.)$`, "m").exec(before)?.[1];
