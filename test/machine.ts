@@ -52,6 +52,7 @@ export interface Machine {
 	/** Runs the CLI. */
 	xfer(...args: string[]): Promise<Result>;
 	sync(me?: string): Promise<SyncReport>;
+	/** A file of the Board, a character a byte; and back. */
 	read(file: string): string;
 	write(file: string, text: string | Buffer): void;
 }
@@ -95,7 +96,7 @@ export function machine(host: string, options: ContextOptions = {}): Machine {
 		xfer: (...args) => run([...cli, ...args], { env }),
 		sync: (me = host) => syncBoard(tree, board, me),
 		read: (file) => fs.readFileSync(path.join(directory, file), "latin1"),
-		write: (file, text) => fs.writeFileSync(path.join(directory, file), text),
+		write: (file, text) => fs.writeFileSync(path.join(directory, file), text, "latin1"),
 	};
 }
 
