@@ -13,7 +13,7 @@ import {
 	syncBoard,
 	type Tree,
 } from "../lib/index.ts";
-import { cli, type Result, run, tempDir } from "./helpers.ts";
+import { cli, ls, type Result, run, tempDir } from "./helpers.ts";
 
 const outer = { ...process.env };
 let shims = "";
@@ -147,7 +147,7 @@ export async function expectSame(...all: Machine[]): Promise<void> {
 	}
 	for (const each of all) {
 		expect(await each.ask("status", "--porcelain")).toBe("");
-		expect(fs.readdirSync(path.join(each.directory, ".locks")).filter((name) => !name.endsWith(".lock"))).toEqual([]);
+		expect(ls(each.directory, ".locks").filter((name) => !name.endsWith(".lock"))).toEqual([]);
 	}
 }
 
