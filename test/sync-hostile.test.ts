@@ -3,7 +3,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { run, tempDir } from "./helpers.ts";
-import { expectSame, type Machine, script, settle, textsOf, twoMachines, withGit } from "./machine.ts";
+import { cardsOf, expectSame, type Machine, script, settle, textsOf, twoMachines, withGit } from "./machine.ts";
 
 withGit();
 
@@ -105,8 +105,7 @@ function cardsOfFiles({ board, read }: Machine): Record<string, string> {
 	return Object.fromEntries(board.files().map((file) => [file, read(file)]));
 }
 
-// Fails: who made the commit's message asks for the submodule's contents.
-test.fails("a submodule named like a Card that somebody removed does not stop the sync", async () => {
+test("a submodule named like a Card that somebody removed does not stop the sync", async () => {
 	const { one, two } = await twoMachines();
 	await plant(one, [{ mode: "160000", name: "z-cccccc.md", oid: await one.ask("rev-parse", "HEAD") }]);
 	expect(await syncWithin(two)).toMatchObject({ code: 0 });
@@ -115,8 +114,7 @@ test.fails("a submodule named like a Card that somebody removed does not stop th
 	expect(await syncWithin(two)).toMatchObject({ code: 0, out: expect.stringContaining(`committed\t${file}`) });
 });
 
-// Fails: names in a tree are taken for file names, unless git has to write the merged tree.
-test.fails.each([
+test.each([
 	["a path out of the Board", "x/../../../evil-dddddd.md", "ahead"],
 	["a path into it", "x/evil-dddddd.md", "ahead"],
 	["a path from the root", "/evil-dddddd.md", "ahead"],
@@ -143,8 +141,7 @@ test("a tree with a path for a name is not merged", async () => {
 	expect(two.board.files()).toEqual([file]);
 });
 
-// Fails: a directory that is not there is waited for, without an end.
-test.fails("a Card that can't be written ends the sync, which does not hang", async () => {
+test("a Card that can't be written ends the sync, which does not hang", async () => {
 	const { one, two } = await twoMachines();
 	await plant(one, [{ name: "nowhere/evil-dddddd.md", text: card("dddddd") }]);
 	const done = await run(["timeout", "-s", "KILL", "5", "xfer", "board", "sync"], { env: two.env });
@@ -179,8 +176,7 @@ test("Cards with odd bytes in their names keep them, and two names stay two", as
 	expect(log).not.toContain("\x1b");
 });
 
-// Fails: they are decoded, and merged under another name.
-test.fails("names that are not UTF-8 are not changed by a sync", async () => {
+test("names that are not UTF-8 are not changed by a sync", async () => {
 	const { one, two } = await twoMachines();
 	await plant(one, [
 		{ name: "caf\xe9-aaaaaa.md", text: card("aaaaaa", "the first") },
@@ -205,12 +201,12 @@ test("an executable Card is merged, and syncs come to rest", async () => {
 	await settle(two, one);
 	one.board.add("x-aaaaaa.md", { author: "one", text: "too" });
 	await settle(one, two);
-	await expectSame(one, two);
+	expect(cardsOf(one)).toEqual(cardsOf(two));
+	expect(textsOf(two, "x-aaaaaa.md").sort()).toEqual(["added", "too"]);
 	expect(fs.statSync(path.join(two.directory, "x-aaaaaa.md")).mode & 0o111).toBe(0);
 });
 
-// Fails: each machine commits the mode that its file has.
-test.fails("a Card that somebody made executable does not keep two machines committing for ever", async () => {
+test("a Card that somebody made executable does not keep two machines committing for ever", async () => {
 	const { one, two } = await twoMachines();
 	const { file } = one.board.create({ title: "Mine", author: "one" });
 	await settle(one, two);
@@ -219,8 +215,7 @@ test.fails("a Card that somebody made executable does not keep two machines comm
 	expect(one.read(file)).toBe(two.read(file));
 });
 
-// Fails: they rule over ours.
-test.fails("attributes and hooks of the remote change no byte of a Card, run nothing and stop nothing", async () => {
+test("attributes and hooks of the remote change no byte of a Card, run nothing and stop nothing", async () => {
 	const { one, two } = await twoMachines();
 	const proof = path.join(tempDir(), "proof");
 	// Filters that are set up here, for other files.
@@ -253,8 +248,7 @@ test.fails("attributes and hooks of the remote change no byte of a Card, run not
 	expect(fs.existsSync(proof), "a filter ran").toBe(false);
 });
 
-// Fails: its attributes rule over ours.
-test.fails("a remote that says Cards are UTF-16 stops no sync", async () => {
+test("a remote that says Cards are UTF-16 stops no sync", async () => {
 	const { one, two } = await twoMachines();
 	await plant(one, [{ name: ".gitattributes", text: "*.md -text merge=xfer working-tree-encoding=UTF-16\n" }]);
 	await syncWithin(two);
@@ -262,8 +256,7 @@ test.fails("a remote that says Cards are UTF-16 stops no sync", async () => {
 	expect(await syncWithin(two)).toMatchObject({ code: 0, out: expect.stringContaining(`committed\t${file}`) });
 });
 
-// Fails: it is checked out as any other file.
-test.fails("a remote's .locks is not taken over", async () => {
+test("a remote's .locks is not taken over", async () => {
 	const { one, two } = await twoMachines();
 	const { file } = one.board.create({ title: "Mine", author: "one" });
 	await settle(one, two);
@@ -278,8 +271,7 @@ test.fails("a remote's .locks is not taken over", async () => {
 	expect(two.read(file)).toContain("title: Other");
 });
 
-// Fails: what was removed in a directory stays.
-test.fails("other files come with a sync, but never over what is here and uncommitted", async () => {
+test("other files come with a sync, but never over what is here and uncommitted", async () => {
 	const { one, two } = await twoMachines();
 	one.write("plan.txt", "first\n");
 	fs.mkdirSync(path.join(one.directory, "sub"));
@@ -302,8 +294,7 @@ test.fails("other files come with a sync, but never over what is here and uncomm
 	await expectSame(one, two);
 });
 
-// Fails: only the directory is looked at, and git diff sees nothing untracked.
-test.fails("an untracked file in a directory that git has is not overwritten by one that comes", async () => {
+test("an untracked file in a directory that git has is not overwritten by one that comes", async () => {
 	const { one, two } = await twoMachines();
 	fs.mkdirSync(path.join(one.directory, "sub"));
 	one.write("sub/first.txt", "first\n");
@@ -324,6 +315,61 @@ test.fails("an untracked file in a directory that git has is not overwritten by 
 	expect(two.read("sub/mine.txt")).toBe("of one\n");
 	await settle(one, two);
 	expect(Object.keys(cardsOfFiles(one))).toEqual([file]);
+});
+
+// Fails: what is no Card is compared without its mode, too.
+test.fails("that another file can be executed comes with a sync", async () => {
+	const { one, two } = await twoMachines();
+	script(path.join(one.directory, "run.sh"), "echo hi");
+	fs.chmodSync(path.join(one.directory, "run.sh"), 0o644);
+	await one.ask("add", "run.sh");
+	await one.ask("commit", "--quiet", "-m", "others");
+	await settle(one, two);
+	fs.chmodSync(path.join(one.directory, "run.sh"), 0o755);
+	await one.ask("commit", "--quiet", "--all", "-m", "executable");
+	await one.sync();
+	two.board.create({ title: "Mine", author: "two" });
+	await settle(two, one);
+	expect(await one.ask("ls-files", "--stage", "run.sh")).toMatch(/^100755 /);
+	expect(fs.statSync(path.join(two.directory, "run.sh")).mode & 0o111).not.toBe(0);
+	await expectSame(one, two);
+});
+
+test.each(["..", ".git", ".GIT"])("a tree that holds %s further down is not checked out", async (name) => {
+	const { one, two } = await twoMachines();
+	const blob = await one.ask("rev-parse", "HEAD:.gitignore");
+	const tree = async (entry: string, oid: string, mode = "100644") => {
+		const input = Buffer.concat([Buffer.from(`${mode} ${entry}\0`), Buffer.from(oid, "hex")]);
+		const args = ["git", "hash-object", "-t", "tree", "-w", "--literally", "--stdin"];
+		return (await run(args, { env: one.env, cwd: one.directory, input })).out.trim();
+	};
+	const inner = await tree(name, await tree("evil", blob), "40000");
+	await plant(one, [{ mode: "40000", name: "sub", oid: inner }]);
+	const before = fs.readdirSync(two.directory).sort();
+	const done = await syncWithin(two);
+	expect(done).toMatchObject({ code: 1, signal: null, out: "" });
+	expect(fs.readdirSync(two.directory).filter((each) => each !== ".locks")).toEqual(before.filter((each) => each !== ".locks"));
+	expect(fs.existsSync(path.join(two.directory, ".git/evil"))).toBe(false);
+	// And one's own work goes on being committed.
+	const { file } = two.board.create({ title: "Mine", author: "two" });
+	await syncWithin(two);
+	expect(await two.ask("show", "--format=", "--name-only")).toBe(file);
+});
+
+test("a Card that was replaced by a directory here is left alone, and said so", async () => {
+	const { one, two } = await twoMachines();
+	const { file } = one.board.create({ title: "Cache", author: "alice" });
+	await settle(one, two);
+	fs.rmSync(path.join(two.directory, file));
+	fs.mkdirSync(path.join(two.directory, file));
+	two.write(`${file}/mine`, "mine");
+	one.board.add(file, { author: "alice", text: "there" });
+	await one.sync();
+	expect(await syncWithin(two)).toMatchObject({ code: 1, signal: null, out: "", err: expect.stringContaining(file) });
+	expect(two.read(`${file}/mine`)).toBe("mine");
+	fs.rmSync(path.join(two.directory, file), { recursive: true });
+	await settle(two, one);
+	await expectSame(one, two);
 });
 
 test("a remote that says no is told with git's words, and nothing is lost", async () => {
