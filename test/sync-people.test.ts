@@ -35,6 +35,7 @@ const act: fc.Arbitrary<Step> = fc.oneof(
 	{ weight: 6, arbitrary: fc.record({ do: fc.constantFrom("edit", "rewrite"), who, card, which: fc.nat(1) }) },
 	{ weight: 3, arbitrary: fc.record({ do: fc.constantFrom("type", "tear"), who, card }) },
 	{ weight: 3, arbitrary: fc.record({ do: fc.constantFrom("claim", "release", "done", "remove", "restore", "repair"), who, card }) },
+	{ weight: 3, arbitrary: fc.record({ do: fc.constantFrom("amend", "amend", "dos"), who, card }) },
 	{ weight: 1, arbitrary: fc.record({ do: fc.constantFrom("purge", "rename"), who, card }) },
 );
 /** How machines meet. */
@@ -138,20 +139,33 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 					const key = ["title", "owner", "area"][it.which ?? 0] ?? "title";
 					const mark = nextMark();
 					await at.board.edit(file, { [key]: mark });
-					const value = new RegExp(`^${key}: (mark\\d+\\.)$`, "m").exec(before)?.[1];
+					const value = new RegExp(`^${key}: (mark\\d+\\.)\\r?$`, "m").exec(before)?.[1];
 					for (const each of written) if (each.mark === value) each.gone = true;
 					wrote(file);
 					break;
 				}
 				case "rewrite": {
 					// The introduction, in an editor.
-					const value = /^Introduction\n(mark\d+\.)$/m.exec(before)?.[1];
+					const value = /^Introduction\r?\n(mark\d+\.)\r?$/m.exec(before)?.[1];
 					if (value === undefined) break;
-					at.write(file, Buffer.from(before.replace(value, nextMark()), "latin1"));
+					at.write(file, before.replace(value, nextMark()));
 					for (const each of written) if (each.mark === value) each.gone = true;
 					wrote(file);
 					break;
 				}
+				case "amend": {
+					// An Entry of somebody, in an editor.
+					const value = written.find(({ entry, gone, mark }) => entry && !gone && before.includes(mark));
+					if (!value) break;
+					at.write(file, before.replaceAll(value.mark, nextMark()));
+					value.gone = true;
+					wrote(file);
+					break;
+				}
+				case "dos":
+					// An editor that ends all lines its own way.
+					at.write(file, before.replace(/(?<!\r)\n/g, "\r\n"));
+					break;
 				case "type":
 					fs.appendFileSync(path.join(at.directory, file), `\n### finding · ${name}\n\ntyped by hand\n${nextMark()}\n`);
 					wrote(file);
@@ -208,13 +222,18 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 			parseCard(Buffer.from(card, "latin1")).entries.filter(({ id }) => id === entry.id),
 		);
 		expect(found.length, entry.id).toBeGreaterThan(0);
-		for (const { text } of found) expect(text.toString("latin1")).toBe(entry.text);
+		for (const { text } of found) expect(unix(text.toString("latin1"))).toBe(unix(entry.text));
 	}
 	// Nothing is there twice, and nothing of git's is left in a Card.
 	for (const [file, card] of Object.entries(cards)) {
 		for (const { mark, entry } of written) if (entry) expect(card.split(mark).length, `${mark} in ${file}`).toBeLessThanOrEqual(2);
 		expect(parseCard(Buffer.from(card, "latin1")).warnings).toEqual([]);
 	}
+}
+
+/** Without what an editor may have done to its line ends. */
+function unix(text: string): string {
+	return text.replace(/\r\n/g, "\n");
 }
 
 /** What a person does who knows git and not us: with the merge driver that `init` registered. */
