@@ -1,0 +1,328 @@
+/** One Card, many writers: what was added is there, once and whole, whoever wrote it and whoever was killed meanwhile. */
+import { spawnSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { crc32 } from "node:zlib";
+import { afterEach, describe, expect, test } from "vitest";
+import { formatEntry, parseCard } from "../../lib/card.ts";
+import { type Board, type OpenCard, openBoard, openTree } from "../../lib/index.ts";
+import { cli, ls, type Result, run, sh, start, tempTree, until } from "../helpers.ts";
+import { type Actor, actor, watched } from "./actor.ts";
+import type { WriterOptions } from "./writer.ts";
+
+const commands = { cli, dash: sh("dash"), busybox: sh("busybox") };
+
+/** A Board with one Card. */
+function make(root?: string) {
+	const { env, ...temp } = tempTree();
+	const at = root ?? temp.root;
+	const board = openBoard(openTree({ root: at, durable: false }));
+	const { file, path: card } = board.create({ title: "Title of nobody", author: "alice", text: "The introduction." });
+	return { root: at, env: { ...env, XFER_HOME: at, XFER_DURABILITY: "none" }, board, file, card, id: file.slice(-9, -3) };
+}
+
+function writer(options: WriterOptions, env: NodeJS.ProcessEnv): Actor {
+	return actor("writer.ts", options, env);
+}
+
+/** Lets them begin, all at once. */
+async function begin(actors: readonly Actor[]): Promise<void> {
+	await until(() => actors.every(({ lines }) => lines[0] === "ready"), "all to be ready");
+	for (const one of actors) one.tell("go");
+}
+
+/** Their lines that begin with a word, without it. */
+function lines(actors: readonly Actor[], word: string): string[] {
+	return actors.flatMap(({ lines }) => lines.filter((line) => line.startsWith(`${word} `)).map((line) => line.slice(word.length + 1)));
+}
+
+/** Id and checksum of each Entry, in the order of the ids. */
+function sums(entries: OpenCard["entries"]): string[] {
+	return entries.map(({ id, text }) => `${id} ${crc32(text)}`).sort();
+}
+
+/** Nobody waits, and nothing of a writer that ended well is left. */
+function expectNothingLeft(board: Board): void {
+	expect(ls(board.directory, ".locks")).toEqual([]);
+}
+
+test("20 processes that add 50 Entries each to one Card at once: 1,000 Entries, none torn, none twice", async () => {
+	const { env, board, file } = make();
+	const writers = Array.from({ length: 20 }, (_, n) => writer({ node: `node${n}`, does: "add", file, count: 50, durable: true }, env));
+	await begin(writers);
+	for (const one of writers) expect(await one.ended, one.errors()).toBe(0);
+
+	const { entries, warnings, introduction } = await board.read(file);
+	const added = lines(writers, "added");
+	expect(new Set(added).size).toBe(1000);
+	expect(sums(entries)).toEqual(added.sort());
+	expect(entries.filter(({ flaws }) => flaws.length > 0)).toEqual([]);
+	expect([warnings, introduction.toString()]).toEqual([[], "The introduction."]);
+	for (let n = 0; n < 20; n++) {
+		const own = entries.filter(({ author }) => author === `node${n}`).map(({ text }) => Number(text.toString().split(/[ \n]/)[1]));
+		expect(own).toEqual(Array.from({ length: 50 }, (_, n) => n)); // each writer's in the order in which they were added
+	}
+	expectNothingLeft(board);
+});
+
+test("20 processes of the library, the CLI, two shells and plain >> add 50 Entries each, while two others edit and three read: nothing is lost, nothing broken is seen", async () => {
+	const { env, board, file, card, id } = make();
+	/** Runs a line of a shell 50 times; $i is a number of three digits. */
+	const fifty = (line: string, name: string) =>
+		run(["sh", "-c", `for i in $(seq -w 101 150); do ${line} || exit; done`, name], { env: { ...env, XFER_NODE: name } });
+	const words = (argv: readonly string[]) => argv.map((word) => `'${word}'`).join(" ");
+	const command = (argv: readonly string[], name: string) =>
+		fifty(`${words(argv)} board add ${id} "${name} $i" '' '### x · y'`, name);
+	const append = (name: string) =>
+		fifty(`printf '\\n### %s · note · %s · 2026-11-30T12:00:00.000Z\\n\\n%s\\n<!-- %s -->\\n' ${name}0$i ${name} "${name} $i" ${name}0$i >>'${card}'`, name);
+
+	const writers = Array.from({ length: 8 }, (_, n) => writer({ node: `node${n}`, does: "add", file, count: 50, pause: 200 }, env));
+	const editor = writer({ node: "editor", does: "edit", file, pause: 100 }, env);
+	const readers = [1, 2].map((n) => writer({ node: `reader${n}`, does: "read", file }, env));
+	await begin([...writers, editor, ...readers]);
+	let writing = true;
+	let [edits, shows] = [0, 0];
+	const edit = async () => {
+		for (; writing; edits++) {
+			const result = await run([...cli, "board", "edit", id, "--title", `Title of cli ${edits}`], { env });
+			expect(result).toMatchObject({ code: 0, err: "" });
+		}
+	};
+	const show = async () => {
+		for (; writing; shows++) {
+			const { code, err, out } = await run([...cli, "board", "show", id, "--json"], { env });
+			expect([code, err]).toEqual([0, ""]);
+			const shown: { entries: { flaws: string[] }[]; warnings: string[]; title: string } = JSON.parse(out);
+			expect(shown.entries.filter(({ flaws }) => flaws.length > 0)).toEqual([]);
+			expect([shown.warnings, shown.title]).toEqual([[], expect.stringMatching(/^Title of /)]);
+		}
+	};
+	const others = [edit(), show()];
+	const names = { cli: ["cl1a", "cl1b", "cl1c"], dash: ["dash1", "dash2", "dash3"], busybox: ["busy1", "busy2", "busy3"] };
+	const adding = Object.entries(names).flatMap(([who, own]) =>
+		own.map((name) => command(commands[who as keyof typeof commands], name)),
+	);
+	const appending = ["aaaa", "bbbb", "cccc"].map(append);
+	for (const result of await Promise.all([...adding, ...appending])) expect(result).toMatchObject({ code: 0, err: "" });
+	for (const one of writers) expect(await one.ended, one.errors()).toBe(0);
+	writing = false;
+	await Promise.all(others);
+	editor.kill("SIGTERM");
+	await editor.ended;
+	for (const reader of readers) reader.tell("end");
+	for (const reader of readers) expect(await reader.ended, reader.errors()).toBe(0);
+
+	expect(lines(readers, "wrong")).toEqual([]);
+	expect(edits).toBeGreaterThan(3);
+	expect(shows).toBeGreaterThan(3);
+	const { entries, warnings, introduction } = await board.read(file);
+	expect([entries.length, warnings, introduction.toString()]).toEqual([1000, [], "The introduction."]);
+	expect(entries.filter(({ flaws }) => flaws.length > 0)).toEqual([]);
+	const written = new Set(sums(entries));
+	expect(lines(writers, "added").filter((line) => !written.has(line))).toEqual([]);
+	for (const name of Object.values(names).flat()) {
+		const own = entries.filter(({ author }) => author === name).map(({ text }) => text.toString());
+		expect(own.sort()).toEqual(Array.from({ length: 50 }, (_, n) => `${name} ${101 + n}  ### x · y`));
+	}
+	for (const name of ["aaaa", "bbbb", "cccc"])
+		expect(entries.filter(({ id }) => id.startsWith(`${name}0`)).map(({ text }) => text.toString()).sort()).toEqual(
+			Array.from({ length: 50 }, (_, n) => `${name} ${101 + n}`),
+		);
+});
+
+/** Appends as a write is seen that takes a while: piece by piece. */
+async function trickle(fd: number, bytes: Buffer, pieces: number): Promise<void> {
+	const size = Math.ceil(bytes.length / pieces);
+	for (let at = 0; at < bytes.length; at += size) {
+		fs.writeSync(fd, bytes.subarray(at, at + size));
+		await new Promise((resolve) => setTimeout(resolve, 30));
+	}
+}
+
+describe("an Entry whose bytes are seen to come", () => {
+	const bytes = formatEntry({ id: "k3f9q2ab", type: "note", author: "bob", date: 0, text: Buffer.from("one\n\ntwo\n".repeat(10)) });
+	const whole = [["k3f9q2ab", "one\n\ntwo\n".repeat(10), ""]];
+	const shown = ({ entries }: OpenCard) => entries.map(({ id, text, flaws }) => [id, text.toString(), flaws.join(" ")]);
+
+	test("is shown when it is whole", async () => {
+		const { env, board, file, card, id } = make();
+		const fd = fs.openSync(card, "a");
+		const writing = trickle(fd, bytes, 10);
+		const [read, result] = await Promise.all([board.read(file), run([...cli, "board", "show", id], { env })]);
+		expect(shown(read)).toEqual(whole);
+		expect(result.bytes.includes(bytes)).toBe(true);
+		await writing;
+		fs.closeSync(fd);
+	});
+
+	// `repair` takes what stands there so far for all that will come, closes it, and makes an Entry of its own of the rest.
+	test.fails("is not mended in the middle", async () => {
+		const { board, file, card } = make();
+		const fd = fs.openSync(card, "a");
+		let written = false;
+		const writing = trickle(fd, bytes, 20).then(() => {
+			written = true;
+		});
+		while (!written) {
+			await board.repair(file);
+			await new Promise((resolve) => setTimeout(resolve, 10));
+		}
+		await writing;
+		fs.closeSync(fd);
+		expect(shown(await board.read(file))).toEqual(whole);
+	});
+
+	// What it shows of a header so far is copied, and stays as an Entry that nobody wrote.
+	test.fails("is there once when the Card was replaced in the middle", async () => {
+		const { board, file, card } = make();
+		const fd = fs.openSync(card, "a");
+		const writing = trickle(fd, bytes, 20);
+		await board.edit(file, { title: "Title of an editor" });
+		await writing;
+		fs.closeSync(fd);
+		expect(shown(await board.read(file))).toEqual(whole);
+	});
+});
+
+test("Entries of up to 600 kB are whole while others edit and repair: no half of one is mended, moved or shown twice", async () => {
+	const { env, board, file } = make();
+	const writers = Array.from({ length: 6 }, (_, n) =>
+		writer({ node: `node${n}`, does: "add", file, count: 20, size: 600_000, pause: 400 }, env),
+	);
+	const others = [
+		writer({ node: "editor", does: "edit", file }, env),
+		writer({ node: "mender", does: "repair", file }, env),
+		writer({ node: "reader", does: "read", file }, env),
+	];
+	await begin([...writers, ...others]);
+	for (const one of writers) expect(await one.ended, one.errors()).toBe(0);
+	others[2]?.tell("end");
+	expect(await others[2]?.ended, others[2]?.errors()).toBe(0);
+	for (const one of others) one.kill("SIGTERM");
+	for (const one of others) await one.ended;
+
+	const added = lines(writers, "added").sort();
+	expect(added.length).toBe(120);
+	const { entries, warnings } = await board.read(file);
+	expect([sums(entries), warnings]).toEqual([added, []]);
+	expect(entries.flatMap(({ flaws }) => flaws)).toEqual([]);
+	expect(others.flatMap(({ lines }) => lines.filter((line) => /^(wrong|repaired)/.test(line)))).toEqual([]);
+});
+
+/** Whether it is all of what writer.ts wrote. */
+function isWhole(text: string): boolean {
+	const [, length, checksum, filler = ""] = /^\S+ \d+ (\d+) (\d+)\n### k3f9q2ab · note · x · y\n(.*)$/.exec(text) ?? [];
+	return filler.length === Number(length) && crc32(filler) === Number(checksum);
+}
+
+test("writers and editors that are killed at any moment lose nothing that was added, leave no half unmarked, and hold up nobody for more than 15 s", async () => {
+	const delays: number[] = [];
+	const seen = { torn: 0, left: 0 };
+	/** One Card, on which its writers and its editor are killed again and again. */
+	const lane = async (lane: number) => {
+		const { env, board, file } = make();
+		const adder = () => writer({ node: "adder", does: "add", file, size: 200_000, pause: 300 }, env);
+		const editor = () => writer({ node: "editor", does: "edit", file }, env);
+		const all: Actor[] = [];
+		let [adders, editing] = [[adder(), adder(), adder()], editor()];
+		for (let round = 0; round < 2; round++) {
+			const fresh = [adder(), adder(), adder()];
+			const next = editor();
+			all.push(...adders, editing);
+			if (round === 0) await begin([...adders, editing]);
+			await until(() => lines(adders, "added").length > 5 && lines([editing], "edited").length > 0, "some progress");
+			await until(() => next.lines.length > 0 && fresh.every(({ lines }) => lines.length > 0), "those who come after");
+			// At any time, or when the Card is just being replaced.
+			if (lane % 2 === 0) await until(() => ls(board.directory, ".locks").some((name) => name.endsWith(".old")), "a replacement");
+			else await new Promise((resolve) => setTimeout(resolve, Math.random() * 400));
+			for (const one of [...adders, editing]) one.kill("SIGKILL");
+			const killed = performance.now();
+			for (const one of [...adders, editing]) expect(await one.ended, one.errors()).toBe("SIGKILL");
+			seen.left += ls(board.directory, ".locks").filter((name) => name.endsWith(".old")).length;
+			[adders, editing] = [fresh, next];
+			await begin([...adders, editing]);
+			await until(() => editing.lines.includes("edited 0"), "the next edit");
+			delays.push(performance.now() - killed);
+		}
+		all.push(...adders, editing);
+		for (const one of [...adders, editing]) one.kill("SIGKILL");
+		for (const one of [...adders, editing]) await one.ended;
+
+		const added = lines(all, "added").sort();
+		await until(async () => {
+			const written = new Set(sums((await board.read(file)).entries));
+			return added.every((line) => written.has(line));
+		}, "all that was added", 15_000);
+		const { entries, warnings } = await board.read(file);
+		expect(warnings).toEqual([]);
+		const half = entries.filter(({ text, flaws }) => flaws.length === 0 && !isWhole(text.toString()));
+		expect(half.map(({ raw }) => raw.toString().slice(0, 200))).toEqual([]);
+		expect(entries.filter(({ flaws }) => flaws.includes("duplicate"))).toEqual([]);
+		seen.torn += entries.filter(({ flaws }) => flaws.includes("torn")).length;
+	};
+	await Promise.all([lane(0), lane(1), lane(2), lane(3)]);
+	expect(delays.length).toBe(8);
+	for (const delay of delays) expect(delay).toBeLessThan(20_000); // 15 s for the lock, the rest for the edit
+	expect(seen.left).toBeGreaterThan(0);
+});
+
+describe("an editor that was killed in the middle", () => {
+	/** A Card whose editor was killed when it had just replaced it, or was about to. */
+	async function killed() {
+		const made = make();
+		const editor = writer({ node: "editor", does: "edit", file: made.file }, made.env);
+		await begin([editor]);
+		await until(() => ls(made.board.directory, ".locks").some((name) => name.endsWith(".old")), "a replacement");
+		editor.kill("SIGKILL");
+		await editor.ended;
+		expect(ls(made.board.directory, ".locks")).toContain(`${made.file}.old`);
+		return { ...made, since: performance.now() };
+	}
+
+	test("is in the way of no add, show, list, watch or done", async () => {
+		const { env, board, file, id, since } = await killed();
+		const commands = [["add", id, "hello"], ["show", id], ["list"], ["rm", id], ["rm", id, "--undo"], ["done", id]];
+		for (const words of commands) expect(await run([...cli, "board", ...words], { env })).toMatchObject({ code: 0 });
+		expect(ls(board.directory, ".locks")).toContain(`${file}.old`); // the lock is not stale yet
+		expect(performance.now() - since).toBeLessThan(10_000);
+	});
+
+	// It waits for half a minute: nobody looks meanwhile whether the lock is stale by now.
+	test.fails("is in the way of a claim for 15 s at most", async () => {
+		const { env, id, since } = await killed();
+		const claiming = run([...cli, "board", "claim", id], { env });
+		const late = new Promise((resolve) => setTimeout(resolve, 15_000 - (performance.now() - since)));
+		expect(await Promise.race([claiming, late])).toMatchObject({ code: 0 });
+	});
+
+	test("lets all pass that waited for it, each with its own change", async () => {
+		const { env, board, file, id } = await killed();
+		const keys = Array.from({ length: 10 }, (_, n) => `key${n}`);
+		const results = await Promise.all(keys.map((key) => run([...cli, "board", "edit", id, "--set", `${key}=${key}`], { env })));
+		expect(results.map(({ code, err }) => [code, err])).toEqual(keys.map(() => [0, ""]));
+		const { front } = await board.read(file);
+		expect(keys.filter((key) => front.get(key) !== key)).toEqual([]);
+	});
+
+	test("is cleared away by whoever comes next: what it left is added once", async () => {
+		const { env, board, file, id } = await killed();
+		const old = path.join(board.directory, ".locks", `${file}.old`);
+		const entry = { id: "k3f9q2ab", type: "note", author: "bob", date: 0, text: Buffer.from("to the old one") };
+		fs.appendFileSync(old, formatEntry(entry));
+		await until(() => !fs.existsSync(path.join(board.directory, ".locks", `${file}.lock`)) || !fresh(board, file), "a stale lock", 30_000);
+		const results = await Promise.all(
+			[["show", id], ["list"], ["edit", id, "--set", "x=y"], ["add", id, "hello"]].map((words) =>
+				run([...cli, "board", ...words], { env }),
+			),
+		);
+		for (const result of results) expect(result).toMatchObject({ code: 0, err: "" });
+		await until(() => !fs.existsSync(old), "the recovery");
+		const { entries } = await board.read(file);
+		expect(entries.map(({ text }) => text.toString()).sort()).toEqual(["hello", "to the old one"]);
+	});
+});
+
+/** Whether somebody may still be behind a lock. */
+function fresh(board: Board, file: string): boolean {
+	return Date.now() - fs.statSync(path.join(board.directory, ".locks", `${file}.lock`)).mtimeMs < 10_000;
+}
