@@ -1,7 +1,7 @@
 /** Works on one Card, or on those that it is told, as long as it is told. What it does and what came of it are its lines. */
 import { randomBytes } from "node:crypto";
-import fs from "node:fs";
 import { once } from "node:events";
+import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import { parseCard } from "../../lib/card.ts";
@@ -11,8 +11,8 @@ import "./orphan.ts";
 export interface WriterOptions {
 	/** Who it is. */
 	node: string;
-	does: "add" | "edit" | "repair" | "read" | "claim";
-	/** The Card; a claimer is told one a round. */
+	does: "add" | "edit" | "repair" | "read" | "claim" | "set";
+	/** The Card; who claims, or sets a key of its own name, is told it again and again. */
 	file?: string;
 	/** How many Entries or edits; until it is killed unless given. A reader reads until it is told to end. */
 	count?: number;
@@ -23,9 +23,15 @@ export interface WriterOptions {
 	durable?: boolean;
 }
 
-const { node, does, file = "", count = Number.POSITIVE_INFINITY, size = 300, pause = 0, durable = false }: WriterOptions = JSON.parse(
-	process.argv[2] ?? "{}",
-);
+const {
+	node,
+	does,
+	file = "",
+	count = Number.POSITIVE_INFINITY,
+	size = 300,
+	pause = 0,
+	durable = false,
+}: WriterOptions = JSON.parse(process.argv[2] ?? "{}");
 const tree = openTree({ durable });
 const board = openBoard(tree);
 
@@ -94,7 +100,23 @@ async function claim(): Promise<void> {
 	}
 }
 
+/** Sets a key of several Cards at the time that it is told, unix ms. */
+async function set(): Promise<void> {
+	for (;;) {
+		const [{ cards, value, at }] = (await once(process, "message")) as [{ cards: string[]; value: string; at: number }];
+		await sleep(at - Date.now());
+		const change = async (card: string) => {
+			await board.edit(card, { [node]: value }).then(
+				() => console.log(`set ${card}`),
+				(error) => console.log(`failed ${card} ${error.message}`),
+			);
+		};
+		await Promise.all(cards.map(change));
+		console.log(`end ${value}`);
+	}
+}
+
 console.log("ready");
-if (does !== "claim") await once(process, "message");
-await { add, edit, repair, read, claim }[does]();
+if (does !== "claim" && does !== "set") await once(process, "message");
+await { add, edit, repair, read, claim, set }[does]();
 process.exit(0);
