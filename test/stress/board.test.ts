@@ -6,8 +6,8 @@ import { crc32 } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import { formatEntry, parseCard } from "../../lib/card.ts";
 import { type Board, type OpenCard, openBoard, openTree } from "../../lib/index.ts";
-import { cli, ls, type Result, run, sh, start, tempTree, until } from "../helpers.ts";
-import { type Actor, actor, watched } from "./actor.ts";
+import { cli, ls, type Result, run, sh, tempTree, until } from "../helpers.ts";
+import { type Actor, actor } from "./actor.ts";
 import type { WriterOptions } from "./writer.ts";
 
 const commands = { cli, dash: sh("dash"), busybox: sh("busybox") };
