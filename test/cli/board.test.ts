@@ -1,0 +1,512 @@
+/** `xfer board`: what each sub-command prints, changes and refuses, in a pipe and on a terminal. */
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { describe, expect, test } from "vitest";
+import { openBoard, openTree } from "../../lib/index.ts";
+import { cli, ls, type Result, run, start, tempTree, until } from "../helpers.ts";
+
+const quote = (word: string) => `'${word.replaceAll("'", "'\\''")}'`;
+const host = os.hostname().replace(/[^A-Za-z0-9._-]/g, "_");
+const DATE = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+/** A line that says what to do. */
+const cure = /^xfer: [^\n]+ \([^\n]+\)\n$/;
+
+function make() {
+	const { root, env, home } = tempTree();
+	const tree = openTree({ root, durable: false });
+	const board = openBoard(tree);
+	const mine: NodeJS.ProcessEnv = { ...env, XFER_NODE: "alice", TERM: "xterm-256color", XFER_DURABILITY: "none" };
+	const dir = path.join(root, "board");
+	const at = (file: string) => path.join(dir, file);
+	const text = (file: string) => fs.readFileSync(at(file), "latin1");
+	/** A file of one's own making. */
+	const put = (file: string, bytes: string | Buffer) => {
+		fs.mkdirSync(dir, { recursive: true });
+		fs.writeFileSync(at(file), bytes);
+		return file;
+	};
+	const card = (title: string, author = "alice", text = "") => board.create({ title, author, text }).file;
+	const x = (...args: string[]) => run([...cli, "board", ...args], { env: mine });
+	const bob = (...args: string[]) => run([...cli, "board", ...args], { env: { ...mine, XFER_NODE: "bob" } });
+	const piped = (input: string | Buffer, ...args: string[]) => run([...cli, "board", ...args], { env: mine, input });
+	/** Runs it on a terminal, standard error included; `input` is typed. */
+	const tty = (args: string[], { columns = 100, input }: { columns?: number; input?: string } = {}) => {
+		const line = `stty cols ${columns} rows 24; exec ${[...cli, "board", ...args].map(quote).join(" ")}`;
+		return run(["script", "-qec", line, "/dev/null"], { env: mine, ...(input !== undefined && { input }) });
+	};
+	const json = async (...args: string[]) => {
+		const { code, err, out } = await x(...args, "--json");
+		expect([args, code, err]).toEqual([args, 0, ""]);
+		expect(out.split("\n").length).toBe(2);
+		return JSON.parse(out);
+	};
+	return { root, home, env: mine, tree, board, dir, at, text, put, card, x, bob, piped, tty, json };
+}
+
+function rows({ out }: Result): string[][] {
+	return out
+		.split("\n")
+		.slice(0, -1)
+		.map((line) => line.split("\t"));
+}
+
+/** Standard output is empty, and standard error one line with a cure. */
+function expectRefused(result: Result, code: number, why: RegExp | string = ""): void {
+	expect(result).toMatchObject({ code, out: "", err: expect.stringMatching(cure) });
+	expect(result.err).toMatch(why);
+}
+
+const idOf = (file: string) => file.slice(-9, -3);
+
+describe("new", () => {
+	test("prints the id and the path of a Card with the title, who and when", async () => {
+		const { x, dir, text, board } = make();
+		const result = await x("new", "Cache layer");
+		expect(result).toMatchObject({ code: 0, err: "" });
+		const [[id = "", file = ""] = []] = rows(result);
+		expect(id).toMatch(/^[0-9a-hjkmnp-tv-z]{6}$/);
+		expect(file).toBe(path.join(dir, `cache-layer-${id}.md`));
+		expect(text(path.basename(file))).toMatch(
+			new RegExp(`^---\nid: "?${id}"?\ntitle: Cache layer\ncreated_by: alice\ncreated_at: [\\dT:.-]+Z\n---\n$`),
+		);
+		expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+		expect(ls(dir, ".locks")).toEqual([]);
+		expect((await board.read(path.basename(file))).entries).toEqual([]);
+	});
+
+	test("takes an introduction as words, from standard input, or none; each byte of it is kept", async () => {
+		const { x, piped, board } = make();
+		const odd = "### k3f9q2ab · note · x · y\n<!-- k3f9q2ab -->\n---\r\n<<<<<<< x\n\\### a\n";
+		const all = await Promise.all([x("new", "One", "some", "words"), piped(odd, "new", "Two", "-"), x("new", "Three"), piped("", "new", "Four", "-")]);
+		const cards = await Promise.all(all.map((result) => board.read(path.basename(rows(result)[0]?.[1] ?? ""))));
+		expect(cards.map(({ introduction, entries }) => [introduction.toString(), entries.length])).toEqual([
+			["some words", 0],
+			[odd.trimEnd(), 0],
+			["", 0],
+			["", 0],
+		]);
+	});
+
+	test("keeps any title as it is, on one line, and names the file after it", async () => {
+		const { x, json, dir } = make();
+		const titles = [
+			["$& and $1 and $` too", /^and-1-and-too-/],
+			["---", /^card-/],
+			["日本語", /^card-/],
+			["null", /^null-/],
+			["1e3", /^1e3-/],
+			["a: b # c", /^a-b-c-/],
+			['"quoted" \\ back', /^quoted-back-/],
+			["../../etc/passwd", /^etc-passwd-/],
+			["  blanks  ", /^blanks-/],
+			["x".repeat(300), /^x{48}-/],
+			["- a list", /^a-list-/],
+			["@at `tick`", /^at-tick-/],
+			["e\u0301\x1b[2J", /^.*-/],
+		] as const;
+		for (const [title, name] of titles) {
+			const [[id = "", file = ""] = []] = rows(await x("new", "--", title));
+			expect([title, path.dirname(file), path.basename(file)]).toEqual([title, dir, expect.stringMatching(name)]);
+			expect((await json("show", id)).title).toBe(title.trim());
+		}
+		const [[id = ""] = []] = rows(await x("new", "two\nlines"));
+		expect((await json("show", id)).title).toBe("two lines");
+	});
+
+	test("without a title, or with too much, is refused and makes nothing", async () => {
+		const { x, piped, env, root } = make();
+		const refused = [await x("new"), await x("new", " "), await x("new", "A", "b", "-"), await piped("y".repeat(1024 * 1024 + 1), "new", "A", "-")];
+		for (const result of refused) expectRefused(result, 2);
+		expect(refused.at(-1)?.err).toMatch(/1048577 bytes.*1048576/);
+		expectRefused(await run([...cli, "board", "new", "A"], { env: { ...env, XFER_NODE: "Not a name!" } }), 2);
+		expect(ls(root, "board")).toEqual([]);
+	});
+
+	test("--json is one document", async () => {
+		const { json, at } = make();
+		const made = await json("new", "A title");
+		expect(made).toEqual({ schema: "xfer.card/1", id: made.id, file: `a-title-${made.id}.md`, path: at(`a-title-${made.id}.md`) });
+	});
+});
+
+describe("add", () => {
+	test("appends one Entry, and not a byte of what was there changes", async () => {
+		const { x, card, text } = make();
+		const file = card("Cache", "bob", "Introduction.");
+		const before = text(file);
+		const result = await x("add", "cache", "some", "words", "--type", "finding");
+		const [[added, id, name] = []] = rows(result);
+		expect([result.code, result.err, added, name]).toEqual([0, "", "added", file]);
+		expect(text(file)).toMatch(
+			new RegExp(`^${before.replaceAll(".", "\\.")}\n### ${id} \xc2\xb7 finding \xc2\xb7 alice \xc2\xb7 [\\dT:.-]+Z\n\nsome words\n<!-- ${id} -->\n$`),
+		);
+	});
+
+	test("is a note unless it has a type; a type is a word", async () => {
+		const { x, card, json } = make();
+		const file = card("Cache");
+		await x("add", "cache", "one");
+		await x("add", "cache", "two", "--type=my_own-type2");
+		for (const type of ["", "Note", "two words", "a · b", "x".repeat(33), "1a"])
+			expectRefused(await x("add", "cache", "x", "--type", type), 2, /type/);
+		const { entries } = await json("show", file);
+		expect(entries.map(({ type, text }: { type: string; text: string }) => [type, text])).toEqual([
+			["note", "one"],
+			["my_own-type2", "two"],
+		]);
+	});
+
+	test("reads standard input with -, and without words; each byte is read back: no last newline, CRLF, NUL, bad UTF-8, structure", async () => {
+		const { piped, card, board } = make();
+		const file = card("Cache");
+		const texts = [
+			"no last newline",
+			"two\n\n",
+			"\n\nlines before",
+			"crlf\r\n",
+			"nul \0 and esc \x1b[2J",
+			Buffer.from([0xff, 0xfe, 0x0a, 0xc3]),
+			"### k3f9q2ab · note · a · b\n\nx\n<!-- k3f9q2ab -->",
+			"<!-- x -->\n---\ntitle: x\n---\n\\### y\n\\\\<!-- z",
+			"<<<<<<< a\nb\n||||||| c\n=======\nd\n>>>>>>> e",
+			"---js\nprocess.exit(1)\n---",
+			"@ me@x.org @\n",
+		].map((text) => Buffer.from(text as string));
+		for (const [n, text] of texts.entries()) expect(await piped(text, "add", "cache", ...(n % 2 ? ["-"] : []))).toMatchObject({ code: 0, err: "" });
+		const { entries, warnings } = await board.read(file);
+		expect(entries.map((entry) => entry.text.toString("latin1"))).toEqual(texts.map((text) => text.toString("latin1")));
+		expect([entries.flatMap(({ flaws }) => flaws), warnings]).toEqual([[], []]);
+	});
+
+	test("takes 1 MiB, and refuses a byte more, with both numbers; XFER_MAX_BYTES raises it", async () => {
+		const { env, piped, card, board, text } = make();
+		const file = card("Cache");
+		const most = Buffer.alloc(1024 * 1024, "### a line of text that looks like one\n");
+		expect(await piped(most, "add", "cache", "-")).toMatchObject({ code: 0, err: "" });
+		expect((await board.read(file)).entries[0]?.text.equals(most)).toBe(true);
+		const before = text(file);
+		const more = Buffer.concat([most, Buffer.from("x")]);
+		expectRefused(await piped(more, "add", "cache", "-"), 2, /1048577 bytes.*1048576/);
+		expectRefused(await piped(Buffer.alloc(5 * 1024 * 1024, "x"), "add", "cache", "-"), 2, /5242880 bytes.*1048576/);
+		expect(text(file) === before).toBe(true);
+		expect(await run([...cli, "board", "add", "cache", "-"], { env: { ...env, XFER_MAX_BYTES: "2000000" }, input: more })).toMatchObject({ code: 0 });
+		expect((await board.read(file)).entries[1]?.text.equals(more)).toBe(true);
+	});
+
+	test("of nothing is refused; on a terminal it says how to give a text", async () => {
+		const { x, piped, tty, card, text } = make();
+		const file = card("Cache");
+		const before = text(file);
+		expectRefused(await piped("", "add", "cache"), 2, /empty/);
+		expectRefused(await x("add", "cache", ""), 2, /empty/);
+		expectRefused(await piped("x", "add", "cache", "words", "-"), 2, /not both/);
+		expectRefused(await x("add"), 2, /needs CARD/);
+		const terminal = await tty(["add", "cache"]);
+		expect([terminal.code, terminal.out]).toEqual([2, expect.stringMatching(/^xfer: standard input is a terminal \(xfer board add cache "…", or: … \| xfer board add cache -\)\r\n$/)]);
+		expect(text(file)).toBe(before);
+	});
+
+	test("--json is the Entry, and who was told of it", async () => {
+		const { json, card, tree } = make();
+		const file = card("Cache");
+		tree.join("bob");
+		const added = await json("add", "cache", "@bob look");
+		expect(added).toEqual({
+			schema: "xfer.entry/1",
+			file,
+			id: added.id,
+			type: "note",
+			author: "alice",
+			date: expect.stringMatching(DATE),
+			text: "@bob look",
+			flaws: [],
+			mentioned: [{ to: "bob", id: expect.stringMatching(new RegExp(`^\\d+\\.M000000R${added.id}\\.${idOf(file)}\\.bob$`)) }],
+		});
+	});
+
+	test("hands those it mentions a note with the Card, the Entry and its text, once each; an unknown name is a warning", async () => {
+		const { x, card, tree } = make();
+		const file = card("Cache");
+		for (const name of ["alice", "bob", "carol"]) tree.join(name);
+		const result = await x("add", "cache", "@bob, @carol and @bob: see @nobody, me@bob.org, `@carol`, @alice");
+		expect(result).toMatchObject({ code: 0, err: expect.stringMatching(/^xfer: @nobody was not told: no Node "nobody" \([^\n]+\)\n$/) });
+		const [[, id] = []] = rows(result);
+		for (const name of ["bob", "carol"]) {
+			const { items } = tree.node(name).inbox.list();
+			expect(items.map(({ from, kind }) => [from, kind])).toEqual([["alice", "note"]]);
+			const body = fs.readFileSync(path.join(tree.node(name).directory, "new", items[0]?.id ?? ""), "utf8");
+			for (const part of [id, idOf(file), "see @nobody"]) expect(body).toContain(part);
+		}
+		expect(tree.node("alice").inbox.list().items).toEqual([]);
+		expect(tree.names()).not.toContain("nobody");
+		expect(await x("add", "cache", "@bob again", "--no-mention")).toMatchObject({ code: 0, err: "" });
+		expect(tree.node("bob").inbox.list().items.length).toBe(1);
+	});
+
+	test("to a removed Card says so; to one that is done brings it back", async () => {
+		const { x, card } = make();
+		const [one, two] = [card("Removed"), card("Finished")];
+		await x("rm", one);
+		await x("done", two);
+		expect(rows(await x("list"))).toEqual([]);
+		expect(await x("add", one, "more")).toMatchObject({ code: 0, err: expect.stringMatching(/was removed.*--undo/) });
+		expect(await x("add", two, "more")).toMatchObject({ code: 0, err: "" });
+		expect(rows(await x("list")).map(([id]) => id)).toEqual([idOf(two)]);
+	});
+});
+
+describe("a CARD", () => {
+	test("is any piece of its name of 3 characters or more, or a path; a whole name or id comes first, case is folded", async () => {
+		const { x, card, put, at } = make();
+		const file = card("Cache layer");
+		put("cache.md", "---\ntitle: short\n---\n");
+		put(`other-about-${idOf(file)}-and-more.md`, "---\ntitle: other\n---\n");
+		const own = fs.readFileSync(at(file)).toString();
+		for (const piece of ["cache-la", "LAYER", idOf(file), idOf(file).toUpperCase(), file, file.slice(0, -3), at(file), `./${file}`])
+			expect([piece, await x("show", piece)]).toEqual([piece, expect.objectContaining({ code: 0, err: "", out: own })]);
+		expect((await x("show", "cache")).out).toBe("---\ntitle: short\n---\n");
+	});
+
+	test("that fits several is refused with the candidates; one that is too short, and one that is not there, are refused too", async () => {
+		const { x, piped, card, text } = make();
+		const files = [card("Cache layer"), card("Cache size")];
+		const before = files.map(text);
+		const commands = [["show"], ["add"], ["claim"], ["release"], ["done"], ["edit", "--title", "x"], ["rm"], ["rm", "--purge", "--yes"], ["watch"], ["repair"]];
+		for (const [command = "", ...more] of commands) {
+			const ambiguous = await piped("text", command, "cache", ...more);
+			expectRefused(ambiguous, 2, /fits 2 Cards/);
+			for (const file of files) expect(ambiguous.err).toContain(file.slice(0, -3));
+			expectRefused(await piped("text", command, "ca", ...more), 2, /too short/);
+			expectRefused(await piped("text", command, "nothing-like-it", ...more), 3, /no Card "nothing-like-it"/);
+			expectRefused(await piped("text", command, "../../etc/passwd", ...more), 3, /no Card/);
+		}
+		expect(files.map(text)).toEqual(before);
+		expect(await x("show", "cache-s")).toMatchObject({ code: 0 });
+	});
+
+	test("where there is no Board yet is not there; a list is empty; and nothing is made", async () => {
+		const { x, root } = make();
+		expect(await x("list")).toMatchObject({ code: 0, out: "", err: "" });
+		expect(await x()).toMatchObject({ code: 0, out: "", err: "" });
+		expectRefused(await x("show", "cache"), 3);
+		expectRefused(await x("add", "cache", "x"), 3);
+		expect(await x("repair")).toMatchObject({ code: 0, out: "", err: "nothing to repair\n" });
+		expect(ls(root)).toEqual([]);
+	});
+});
+
+describe("list", () => {
+	test("is a line a Card, newest activity first, with tabs: id, title, by, Entries, date and author of the last, holder", async () => {
+		const { x, bob, put, card } = make();
+		put("old-aaaaaa.md", "---\nid: aaaaaa\ntitle: Old\ncreated_by: carol\ncreated_at: 2020-01-02T03:04:05.000Z\n---\n");
+		put("new-bbbbbb.md", "---\nid: bbbbbb\ntitle: In the middle\ncreated_by: carol\ncreated_at: 2021-01-02T03:04:05.000Z\n---\n");
+		const file = card("Cache");
+		await bob("add", "cache", "one");
+		await bob("claim", "cache");
+		const result = await x("list");
+		expect(result).toMatchObject({ code: 0, err: "" });
+		const last = expect.stringMatching(DATE);
+		expect(rows(result)).toEqual([
+			[idOf(file), "Cache", "alice", "2", last, "bob", "bob"],
+			["bbbbbb", "In the middle", "carol", "0", "2021-01-02T03:04:05.000Z", "carol", ""],
+			["aaaaaa", "Old", "carol", "0", "2020-01-02T03:04:05.000Z", "carol", ""],
+		]);
+		await x("add", "old", "fresh");
+		expect(rows(await x()).map(([id]) => id)).toEqual(["aaaaaa", idOf(file), "bbbbbb"]);
+	});
+
+	test("leaves out what is done or removed, unless --all; --mine is what I began or hold", async () => {
+		const { x, bob, card } = make();
+		const [open, done, removed, held] = [card("Open"), card("Done"), card("Removed"), card("Held", "bob")];
+		card("Another's", "bob");
+		await Promise.all([x("done", done), x("rm", removed), x("claim", held), bob("claim", open)]);
+		const ids = async (...args: string[]) => rows(await x(...args)).map(([, title]) => title).sort();
+		expect(await ids("list")).toEqual(["Another's", "Held", "Open"]);
+		expect(await ids("list", "--all")).toEqual(["Another's", "Done", "Held", "Open", "Removed"]);
+		expect(await ids("list", "--mine")).toEqual(["Held", "Open"]);
+		expect(await ids("--mine", "--all")).toEqual(["Done", "Held", "Open", "Removed"]);
+		expect(await ids("list", "--mine", "--as", "bob")).toEqual(["Another's", "Held", "Open"]);
+		expect(await ids("list", "--mine", "--as", "carol")).toEqual([]);
+	});
+
+	test("--json is one document, with what is no Card and why", async () => {
+		const { x, json, card, at, dir } = make();
+		const file = card("Cache");
+		await x("claim", "cache", "--for", "1d");
+		fs.mkdirSync(at("a-directory.md"));
+		fs.symlinkSync("/etc/passwd", at("a-link.md"));
+		fs.writeFileSync(at(".hidden.md"), "x");
+		fs.writeFileSync(at("notes.txt"), "x");
+		const list = await json("list");
+		expect(list).toEqual({
+			schema: "xfer.board/1",
+			directory: dir,
+			cards: [
+				{
+					id: idOf(file),
+					file,
+					path: at(file),
+					title: "Cache",
+					created_by: "alice",
+					created_at: expect.stringMatching(DATE),
+					count: 1,
+					last: { author: "alice", date: expect.stringMatching(DATE) },
+					holder: { name: "alice", host, until: expect.stringMatching(DATE) },
+					done: false,
+					removed: false,
+					warnings: [],
+				},
+			],
+			skipped: [
+				{ file: "a-directory.md", reason: expect.stringContaining("a directory") },
+				{ file: "a-link.md", reason: expect.stringContaining("a symlink") },
+			],
+		});
+		expect(await x("list")).toMatchObject({ code: 0, err: "xfer: a-directory.md is left alone: a directory, no Card\nxfer: a-link.md is left alone: a symlink, no Card\n" });
+	});
+
+	test("on a terminal is aligned, fits its width, and says so when there is nothing", async () => {
+		const { x, tty, card } = make();
+		const empty = await tty(["list"]);
+		expect([empty.code, empty.out]).toEqual([0, expect.stringMatching(/^no Cards yet: xfer board new "Title"\r\n$/)]);
+		const [one, other] = [card("A title that is rather long, and goes on and on until it does not fit"), card("日本語のカード")];
+		await x("claim", one);
+		for (const columns of [50, 80, 120]) {
+			const { out } = await tty(["list"], { columns });
+			const lines = plain(out);
+			expect(lines.length).toBe(2);
+			for (const line of lines) expect([columns, [...line].reduce((sum, char) => sum + (char > "\u2e7f" ? 2 : 1), 0) <= columns]).toEqual([columns, true]);
+			expect(lines.join("\n")).toMatch(/claimed/);
+		}
+		await Promise.all([x("done", one), x("rm", other)]);
+		expect(plain((await tty(["list"])).out)).toEqual(["all Cards are done or removed (--all lists them)"]);
+	});
+});
+
+const colours = /\x1b\[\d*m/g;
+/** The lines of a terminal, without colours. */
+function plain(out: string): string[] {
+	return out.replace(colours, "").split("\r\n").slice(0, -1);
+}
+
+describe("show", () => {
+	test("in a pipe is the bytes of the file, whatever they are", async () => {
+		const { x, put } = make();
+		const cards = [
+			"---\r\ntitle: x\r\n---\r\n\r\n### typed · by\r\nhand",
+			"\ufeffno front matter\n",
+			Buffer.from([0xff, 0x00, 0x1b, 0x5b, 0x32, 0x4a]),
+			"",
+			"---\ntitle: x\n---\n<<<<<<< a\none\n=======\ntwo\n>>>>>>> b\n",
+			"---js\nprocess.exit(9)\n---\n",
+		];
+		for (const [n, bytes] of cards.entries()) {
+			put(`card-${n}.md`, bytes);
+			const { code, bytes: out } = await x("show", `card-${n}`);
+			expect([n, code, out.equals(Buffer.from(bytes as string))]).toEqual([n, 0, true]);
+		}
+	});
+
+	test("--last and --since choose Entries: their bytes, or in JSON", async () => {
+		const { x, json, put } = make();
+		const entry = (id: string, hours: number) =>
+			`### ${id} · note · bob · ${new Date(Date.now() - hours * 3600_000).toISOString()}\n\ntext ${id}\n<!-- ${id} -->\n`;
+		const parts = [entry("aaaaaaaa", 50), entry("bbbbbbbb", 3), entry("cccccccc", 1), "### note · bob\n\nwithout a date\n"];
+		put("cache.md", `---\ntitle: x\n---\n\nintro\n\n${parts.join("\n")}`);
+		expect(await x("show", "cache", "--last", "2")).toMatchObject({ code: 0, err: "", out: `${parts[2]}${parts[3]}` });
+		expect((await x("show", "cache", "--last", "99")).out).toBe(parts.join(""));
+		expect((await x("show", "cache", "--since", "2h")).out).toBe(parts[2]);
+		expect((await x("show", "cache", "--since", "7d", "--last", "1")).out).toBe(parts[2]);
+		expect((await x("show", "cache", "--since", "10s")).out).toBe("");
+		expect((await json("show", "cache", "--since", "4h")).entries.map(({ id }: { id: string }) => id)).toEqual(["bbbbbbbb", "cccccccc"]);
+		for (const wrong of [["--last", "0"], ["--last", "-1"], ["--last=-1"], ["--last", "many"], ["--last", "1.5"], ["--since", "yesterday"], ["--since", "1"], ["--last"]])
+			expectRefused(await x("show", "cache", ...wrong), 2, /--(last|since)/);
+	});
+
+	test("--json is one document with everything", async () => {
+		const { json, put, at } = make();
+		put(
+			"cache-layer-k3f9q2.md",
+			Buffer.concat([
+				Buffer.from("---\nid: k3f9q2\ntitle: 'It''s'\ncreated_by: bob\ncreated_at: 2026-01-01T00:00:00.000Z\ntags: [a, b]\n---\n\nintro\n"),
+				Buffer.from("\n### aaaaaaaa · claim · bob · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on there\n<!-- aaaaaaaa -->\n"),
+				Buffer.from("\n### bbbbbbbb · note · bob · 2026-01-02T00:00:00.000Z\n\n"),
+				Buffer.from([0xff, 0xfe]),
+				Buffer.from("\n<!-- bbbbbbbb -->\n\n### finding · carol\n\ntyped"),
+			]),
+		);
+		const shown = await json("show", "k3f9q2");
+		expect(shown).toEqual({
+			schema: "xfer.card/1",
+			id: "k3f9q2",
+			file: "cache-layer-k3f9q2.md",
+			path: at("cache-layer-k3f9q2.md"),
+			title: "It's",
+			created_by: "bob",
+			created_at: "2026-01-01T00:00:00.000Z",
+			front: { id: "k3f9q2", title: "It's", created_by: "bob", created_at: "2026-01-01T00:00:00.000Z", tags: '["a","b"]' },
+			introduction: "intro",
+			entries: [
+				{ id: "aaaaaaaa", type: "claim", author: "bob", date: "2026-01-01T00:00:00.000Z", text: "until 2999-01-01T00:00:00.000Z on there", flaws: [] },
+				{ id: "bbbbbbbb", type: "note", author: "bob", date: "2026-01-02T00:00:00.000Z", textBase64: "//4=", flaws: [] },
+				{ id: expect.stringMatching(/^[0-9a-z]{8}$/), type: "finding", author: "carol", text: "typed", flaws: ["torn", "typed"] },
+			],
+			holder: { name: "bob", host: "there", until: "2999-01-01T00:00:00.000Z" },
+			done: false,
+			removed: false,
+			warnings: [],
+		});
+	});
+
+	test("says on standard error what is wrong with a Card, and shows it all the same", async () => {
+		const { x, put } = make();
+		const cards = [
+			["no front matter", "just text\n", "front-matter"],
+			["does not close", "---\ntitle: x\n", "unclosed"],
+			["byte order mark", "\ufeff---\ntitle: x\n---\n", "bom"],
+			["can't be read", "---\ntitle: [x\n---\n", "yaml"],
+			["can't be read", "---\ntitle: !!js/function 'function () {}'\n---\n", "yaml"],
+			["git left two sides", "---\ntitle: x\n---\n<<<<<<< a\none\n=======\ntwo\n>>>>>>> b\n", "conflict"],
+		] as const;
+		for (const [n, [why, bytes, warning]] of cards.entries()) {
+			put(`card-${n}.md`, bytes);
+			const { code, out, err } = await x("show", `card-${n}`);
+			expect([code, out, err]).toEqual([0, bytes, expect.stringMatching(new RegExp(`^xfer: card-${n}\\.md: [^\n]*${why}[^\n]*\n$`))]);
+			const shown = await x("show", `card-${n}`, "--json");
+			expect([shown.code, JSON.parse(shown.out).warnings]).toEqual([0, [warning]]);
+		}
+		const list = await x("list");
+		expect([list.code, rows(list).length]).toEqual([0, cards.length]);
+		for (const [why] of cards) expect(list.err).toContain(why);
+	});
+
+	test("on a terminal is rendered: title, who, when, the holder, and each Entry with who and how old", async () => {
+		const { x, bob, tty, card, at } = make();
+		const file = card("Cache layer", "alice", "The introduction.");
+		await bob("add", "cache", "first\n\tsecond", "--type", "finding");
+		await x("claim", "cache");
+		fs.appendFileSync(at(file), "\n### note · carol\n\ntyped by her\n");
+		const { code, out } = await tty(["show", "cache"]);
+		expect([code, plain(out)]).toEqual([
+			0,
+			[
+				"Cache layer",
+				expect.stringMatching(new RegExp(`^${idOf(file)} · by alice · \\d+ s ago · claimed by alice on ${host} until \\d\\d:\\d\\d|.* until \\d{4}-`)),
+				"",
+				"The introduction.",
+				"",
+				expect.stringMatching(/^finding · bob · \d+ s ago · [0-9a-z]{8}$/),
+				"first",
+				"\tsecond",
+				"",
+				expect.stringMatching(/^claim · alice · \d+ s ago · [0-9a-z]{8}$/),
+				expect.stringMatching(/^until /),
+				"",
+				expect.stringMatching(/^note · carol · no date · [0-9a-z]{8} \(torn: it has no closing line, typed by hand\)$/),
+				"typed by her",
+			],
+		]);
+		expect(plain((await tty(["show", "cache", "--last", "1"])).out).slice(2)).toEqual(["", "(2 more)", "", expect.stringMatching(/^note · carol/), "typed by her"]);
+	});
+});
