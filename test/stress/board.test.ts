@@ -80,7 +80,7 @@ test("20 processes of the library, the CLI, two shells and plain >> add 50 Entri
 
 	const writers = Array.from({ length: 8 }, (_, n) => writer({ node: `node${n}`, does: "add", file, count: 50, pause: 200 }, env));
 	const editor = writer({ node: "editor", does: "edit", file, pause: 100 }, env);
-	const readers = [1, 2].map((n) => writer({ node: `reader${n}`, does: "read", file }, env));
+	const readers = [1, 2].map((n) => writer({ node: `reader${n}`, does: "read", file, pause: 10 }, env));
 	await begin([...writers, editor, ...readers]);
 	let writing = true;
 	let [edits, shows] = [0, 0];
@@ -144,13 +144,21 @@ async function trickle(fd: number, bytes: Buffer, pieces: number): Promise<void>
 
 describe("an Entry whose bytes are seen to come", () => {
 	const bytes = formatEntry({ id: "k3f9q2ab", type: "note", author: "bob", date: 0, text: Buffer.from("one\n\ntwo\n".repeat(10)) });
-	const whole = [["k3f9q2ab", "one\n\ntwo\n".repeat(10), ""]];
+	const whole = [
+		["aaaaaaaa", "before", ""],
+		["k3f9q2ab", "one\n\ntwo\n".repeat(10), ""],
+	];
+	/** A Card with an Entry, open. */
+	function open() {
+		const made = make();
+		fs.appendFileSync(made.card, formatEntry({ id: "aaaaaaaa", type: "note", author: "bob", date: 0, text: Buffer.from("before") }));
+		return { ...made, fd: fs.openSync(made.card, "a") };
+	}
 	const shown = ({ entries }: OpenCard) => entries.map(({ id, text, flaws }) => [id, text.toString(), flaws.join(" ")]);
 
 	test("is shown when it is whole", async () => {
-		const { env, board, file, card, id } = make();
-		const fd = fs.openSync(card, "a");
-		const writing = trickle(fd, bytes, 10);
+		const { env, board, file, id, fd } = open();
+		const writing = trickle(fd, bytes, 5);
 		const [read, result] = await Promise.all([board.read(file), run([...cli, "board", "show", id], { env })]);
 		expect(shown(read)).toEqual(whole);
 		expect(result.bytes.includes(bytes)).toBe(true);
@@ -158,12 +166,10 @@ describe("an Entry whose bytes are seen to come", () => {
 		fs.closeSync(fd);
 	});
 
-	// `repair` takes what stands there so far for all that will come, closes it, and makes an Entry of its own of the rest.
-	test.fails("is not mended in the middle", async () => {
-		const { board, file, card } = make();
-		const fd = fs.openSync(card, "a");
+	test("is not mended in the middle", async () => {
+		const { board, file, fd } = open();
 		let written = false;
-		const writing = trickle(fd, bytes, 20).then(() => {
+		const writing = trickle(fd, bytes, 6).then(() => {
 			written = true;
 		});
 		while (!written) {
@@ -175,16 +181,34 @@ describe("an Entry whose bytes are seen to come", () => {
 		expect(shown(await board.read(file))).toEqual(whole);
 	});
 
-	// What it shows of a header so far is copied, and stays as an Entry that nobody wrote.
-	test.fails("is there once when the Card was replaced in the middle", async () => {
-		const { board, file, card } = make();
-		const fd = fs.openSync(card, "a");
-		const writing = trickle(fd, bytes, 20);
+	test("is there once when the Card was replaced in the middle", async () => {
+		const { board, file, fd } = open();
+		const writing = trickle(fd, bytes, 6);
 		await board.edit(file, { title: "Title of an editor" });
 		await writing;
 		fs.closeSync(fd);
 		expect(shown(await board.read(file))).toEqual(whole);
 	});
+});
+
+// Its size is asked before it is opened: by then it is another file's.
+test.fails("a Card that is replaced all the while by a longer and a shorter one is read as one of them", async () => {
+	const { board, file, card, env } = make();
+	fs.appendFileSync(card, formatEntry({ id: "aaaaaaaa", type: "note", author: "bob", date: 0, text: Buffer.from("text") }));
+	const reader = writer({ node: "reader", does: "read", file }, env);
+	await begin([reader]);
+	const bytes = fs.readFileSync(card).toString();
+	const old = new Date(Date.now() - 60_000);
+	for (let n = 0; n < 40_000 && lines([reader], "wrong").length === 0; n++) {
+		const other = path.join(board.directory, ".locks", "x.new");
+		fs.writeFileSync(other, bytes.replace("of nobody", `of ${"nobody ".repeat(1 + (n % 2))}`));
+		fs.utimesSync(other, old, old);
+		fs.renameSync(other, card);
+		if (n % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
+	}
+	reader.tell("end");
+	expect(await reader.ended, reader.errors()).toBe(0);
+	expect(lines([reader], "wrong")).toEqual([]);
 });
 
 test("Entries of up to 600 kB are whole while others edit and repair: no half of one is mended, moved or shown twice", async () => {
@@ -294,8 +318,7 @@ describe("an editor that was killed in the middle", () => {
 		expect(performance.now() - since).toBeLessThan(10_000);
 	});
 
-	// It waits for half a minute: nobody looks meanwhile whether the lock is stale by now.
-	test.fails("is in the way of a claim for 15 s at most", async () => {
+	test("is in the way of a claim for 15 s at most", async () => {
 		const { env, id, since } = await killed();
 		const claiming = run([...cli, "board", "claim", id], { env });
 		const late = new Promise((resolve) => setTimeout(resolve, 15_000 - (performance.now() - since)));
@@ -589,8 +612,7 @@ describe("of claims at once one holds", () => {
 		expect([codes, holder]).toEqual(holder === "alice" ? [[0, 5], holder] : [[5, 0], "bob"]);
 	});
 
-	// It reads the Card at once, though what it wrote may end up behind another's claim.
-	test.fails.each(each.slice(1))("of two while the Card is being replaced, one of them by %s", async (_, argv) => {
+	test.each(each.slice(1))("of two while the Card is being replaced, one of them by %s", async (_, argv) => {
 		const { codes, holder } = await whileReplaced(argv);
 		expect([codes, holder]).toEqual(holder === "alice" ? [[0, 5], holder] : [[5, 0], "bob"]);
 	});

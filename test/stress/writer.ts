@@ -80,7 +80,7 @@ async function read(): Promise<void> {
 		const card = await board.read(file);
 		for (const wrong of wrongWith(card, false)) console.log(`wrong as it is read: ${wrong}`);
 		if (!card.title.startsWith("Title of ")) console.log(`wrong title: ${card.title}`);
-		await sleep(5);
+		await sleep(Math.random() * pause);
 	}
 	console.log(`read ${reads}`);
 }
