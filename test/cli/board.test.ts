@@ -510,3 +510,424 @@ describe("show", () => {
 		expect(plain((await tty(["show", "cache", "--last", "1"])).out).slice(2)).toEqual(["", "(2 more)", "", expect.stringMatching(/^note · carol/), "typed by her"]);
 	});
 });
+
+describe("claim, release and done", () => {
+	test("a claim is for the name and the host: printed, exit 5 for others with the holder and until when, nothing appended by who sees it", async () => {
+		const { x, bob, card, text, json } = make();
+		const file = card("Cache");
+		const before = Date.now();
+		const claimed = await x("claim", "cache");
+		const [[word, id, until = ""] = []] = rows(claimed);
+		expect([claimed.code, claimed.err, word]).toEqual([0, "", "claimed"]);
+		expect(until).toMatch(/^until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+		const end = Date.parse(until.slice(6));
+		expect(end - before).toBeGreaterThanOrEqual(2 * 3600_000);
+		expect(end - Date.now()).toBeLessThanOrEqual(2 * 3600_000);
+		const shown = await json("show", "cache");
+		expect([shown.holder, shown.entries.map(({ id }: { id: string }) => id)]).toEqual([{ name: "alice", host, until: until.slice(6) }, [id]]);
+		const bytes = text(file);
+		for (const words of [["claim", "cache"], ["release", "cache"], ["done", "cache"], ["done", "cache", "mine"]])
+			expectRefused(await bob(...words), 5, new RegExp(`claimed by alice on ${host} until ${until.slice(6)}`));
+		expect(text(file)).toBe(bytes);
+		expect((await bob("add", "cache", "anybody may")).code).toBe(0);
+	});
+
+	test("another host of the same name is another", async () => {
+		const { x, put, text } = make();
+		const file = put("cache.md", "---\ntitle: x\n---\n\n### aaaaaaaa · claim · alice · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on elsewhere\n<!-- aaaaaaaa -->\n");
+		const bytes = text(file);
+		for (const words of [["claim", "cache"], ["release", "cache"], ["done", "cache"]]) expectRefused(await x(...words), 5, /claimed by alice on elsewhere until 2999-/);
+		expect(text(file)).toBe(bytes);
+	});
+
+	test("a second claim of the holder extends, never shortens; --for says how long", async () => {
+		const { x, card, json } = make();
+		card("Cache");
+		const end = async (...args: string[]) => {
+			const [[, , until = ""] = []] = rows(await x("claim", "cache", ...args));
+			return Math.round((Date.parse(until.slice(6)) - Date.now()) / 60_000);
+		};
+		expect([await end("--for", "30m"), await end("--for", "3h"), await end("--for", "10m"), await end("--for", "7d")]).toEqual([30, 180, 180, 7 * 24 * 60]);
+		expect((await json("show", "cache")).holder.name).toBe("alice");
+		for (const wrong of [["--for", "0s"], ["--for", "soon"], ["--for", "2"], ["--for"], ["--for", "-1h"]]) expectRefused(await x("claim", "cache", ...wrong), 2, /--for/);
+	});
+
+	test("an expired one can be taken by another, and is no longer released by who had it", async () => {
+		const { x, bob, card } = make();
+		const file = card("Cache");
+		expect((await bob("claim", "cache", "--for", "1s")).code).toBe(0);
+		const taken = await until(async () => {
+			const result = await x("claim", "cache");
+			return result.code === 0 ? result : undefined;
+		}, "the claim to end");
+		expect(taken.out).toMatch(/^claimed\t/);
+		expectRefused(await bob("release", "cache"), 5, /claimed by alice/);
+		expect(await x("release", "cache")).toMatchObject({ code: 0, out: `released\t${file}\n`, err: "" });
+	});
+
+	test("who releases what nobody holds is told so, exit 0, and nothing is appended", async () => {
+		const { x, card, text } = make();
+		const file = card("Cache");
+		const before = text(file);
+		expect(await x("release", "cache")).toMatchObject({ code: 0, out: `released\t${file}\n`, err: `nobody held ${file.slice(0, -3)}\n` });
+		expect(text(file)).toBe(before);
+	});
+
+	test("done ends the claim and hides the Card; its text is words or standard input, or none", async () => {
+		const { x, piped, bob, card, board, json } = make();
+		const [one, two, three] = [card("One"), card("Two"), card("Three")];
+		await x("claim", one);
+		const done = await x("done", one, "merged", "in", "4f2a1c");
+		expect(done).toMatchObject({ code: 0, err: "", out: expect.stringMatching(new RegExp(`^done\t[0-9a-z]{8}\t${one}\n$`)) });
+		await piped("from a pipe\n", "done", two, "-");
+		await x("done", three);
+		const cards = await Promise.all([one, two, three].map((file) => board.read(file)));
+		expect(cards.map(({ done, holder, entries }) => [done, holder, entries.at(-1)?.text.toString()])).toEqual([
+			[true, undefined, "merged in 4f2a1c"],
+			[true, undefined, "from a pipe\n"],
+			[true, undefined, ""],
+		]);
+		expect(rows(await x("list"))).toEqual([]);
+		expect((await bob("claim", one)).code).toBe(0);
+		expect((await json("show", one)).done).toBe(false);
+	});
+
+	test("--json of each is one document", async () => {
+		const { json, card } = make();
+		const file = card("Cache");
+		const claimed = await json("claim", "cache");
+		expect(claimed).toEqual({ schema: "xfer.claim/1", file, id: claimed.id, holder: { name: "alice", host, until: expect.stringMatching(DATE) } });
+		expect(await json("release", "cache")).toEqual({ schema: "xfer.card/1", file, released: true });
+		const done = await json("done", "cache", "x");
+		expect(done).toEqual({ schema: "xfer.entry/1", file, id: done.id, type: "done", author: "alice", date: expect.stringMatching(DATE), text: "x", flaws: [] });
+	});
+});
+
+describe("edit", () => {
+	const front = [
+		"# a comment of mine",
+		"title: 'Old title' # why",
+		"id: k3f9q2",
+		"tags: [a, b]",
+		"z_own: |",
+		"  two",
+		"  lines",
+		"created_by:   bob",
+		"created_at: 2026-01-01T00:00:00.000Z",
+		"",
+	];
+	const rest = "\r\n\nintro\r\n\n### aaaaaaaa · note · bob · 2026-01-01T00:00:00.000Z\n\ntitle: not this\n<!-- aaaaaaaa -->\nno last newline";
+
+	test.each([
+		["LF", "\n"],
+		["CRLF", "\r\n"],
+	])("changes one line and not a byte beside it: comments, order, unknown keys, %s", async (_, newline) => {
+		const { x, put, text } = make();
+		const of = (lines: string[]) => Buffer.from(`---${newline}${lines.join(newline)}---${rest}`).toString("latin1");
+		const file = put("cache-k3f9q2.md", Buffer.from(of(front), "latin1"));
+		expect(await x("edit", "cache", "--title", "New title")).toMatchObject({ code: 0, err: "", out: `edited\t${file}\n` });
+		expect(text(file)).toBe(of(front.with(1, "title: New title # why")));
+		expect((await x("edit", "cache", "--set", "created_by=carol")).code).toBe(0);
+		expect(text(file)).toBe(of(front.with(1, "title: New title # why").with(7, "created_by:   carol")));
+		expect((await x("edit", "cache", "--set", "owner=api")).code).toBe(0);
+		expect(text(file)).toBe(of([...front.with(1, "title: New title # why").with(7, "created_by:   carol").slice(0, -1), "owner: api", ""]));
+	});
+
+	test("takes any value as it is: $& and $1, colons, quotes, what YAML reads as another type, nothing; the file keeps its name and id", async () => {
+		const { x, card, json, dir } = make();
+		const file = card("Cache");
+		const values = ["$& and $1 $$ $` $'", "a: b # c", "'single' \"double\" \\", "null", "1e3", "true", "- x", "[a", "{", "&a", "*a", "!t", "@x", "`x`", "日本語 🎉", "---", "...", " blanks ", "tab\there", "x".repeat(5000)];
+		for (const value of values) {
+			expect([value, await x("edit", "cache", `--title=${value}`)]).toEqual([value, expect.objectContaining({ code: 0, err: "" })]);
+			const { title, id, warnings } = await json("show", "cache");
+			expect([title, id, warnings]).toEqual([value.trim(), idOf(file), []]);
+		}
+		for (const value of ["$& $1", "=a=b", "", "null", "~"]) {
+			expect((await x("edit", "cache", "--set", `key=${value}`)).code).toBe(0);
+			expect((await json("show", "cache")).front.key).toBe(value);
+		}
+		expect(ls(dir)).toEqual([".locks", file]);
+		expect(ls(dir, ".locks")).toEqual([]);
+	});
+
+	test("several --set and --title at once are all done, or none", async () => {
+		const { x, card, json, text } = make();
+		const file = card("Cache");
+		expect(await x("edit", "cache", "--set", "a=1", "--title", "T", "--set", "b=2", "--set", "a=3", "--set", "constructor=x")).toMatchObject({ code: 0 });
+		const { front } = await json("show", "cache");
+		expect([front.a, front.b, front.title, front.constructor]).toEqual(["3", "2", "T", "x"]);
+		const before = text(file);
+		expectRefused(await x("edit", "cache", "--set", "c=1", "--set", "not a key=2"), 2, /not a key/);
+		expect(text(file)).toBe(before);
+	});
+
+	test("is refused for the id, for what is no KEY=VALUE, without a change, and on what can't be read; nothing changes", async () => {
+		const { x, card, put, text } = make();
+		const file = card("Cache");
+		const before = text(file);
+		for (const [words, why] of [
+			[["--set", "id=zzzzzz"], /keeps its id/],
+			[["--set", "novalue"], /KEY=VALUE/],
+			[["--set", "=x"], /KEY=VALUE/],
+			[["--set", "a b=x"], /not a key/],
+			[["--set", "1a=x"], /not a key/],
+			[["--set"], /needs a value/],
+			[["--title"], /needs a value/],
+			[["--title", " \n "], /needs a title/],
+			[[], /nothing to change/],
+			[["words"], /too many words/],
+		] as const)
+			expectRefused(await x("edit", "cache", ...words), 2, why);
+		expect(text(file)).toBe(before);
+		for (const [n, bytes] of ["no front matter\n", "---\ntitle: [x\n---\n", "---\ntitle: x\n", "---\ntitle: !!js/function 'x'\n---\n", "---js\nx\n---\n", "---\na: &x b\nc: *x\n---\n", "---\n- a\n- list\n---\n"].entries()) {
+			const other = put(`other-${n}.md`, bytes);
+			expectRefused(await x("edit", `other-${n}`, "--title", "x"), 2);
+			expect(text(other)).toBe(bytes);
+		}
+	});
+
+	test("of the same value again changes nothing, and keeps the file's mode", async () => {
+		const { x, card, at, text } = make();
+		const file = card("Cache");
+		fs.chmodSync(at(file), 0o640);
+		await x("edit", "cache", "--title", "Other");
+		const [before, { ino, mode }] = [text(file), fs.statSync(at(file))];
+		expect(mode & 0o777).toBe(0o640);
+		expect(await x("edit", "cache", "--title", "Other")).toMatchObject({ code: 0, out: `edited\t${file}\n` });
+		expect([text(file), fs.statSync(at(file)).ino]).toEqual([before, ino]);
+	});
+
+	test("--json is one document", async () => {
+		const { json, card } = make();
+		const file = card("Cache");
+		expect(await json("edit", "cache", "--set", "a=b")).toEqual({ schema: "xfer.card/1", file, edited: true });
+	});
+});
+
+describe("rm", () => {
+	test("is an Entry, and --undo another; said again nothing is appended", async () => {
+		const { x, card, board, text } = make();
+		const file = card("Cache");
+		const name = file.slice(0, -3);
+		expect(await x("rm", "cache")).toMatchObject({ code: 0, err: "", out: `removed\t${file}\n` });
+		expect(rows(await x("list"))).toEqual([]);
+		const bytes = text(file);
+		expect(await x("rm", "cache")).toMatchObject({ code: 0, err: `${name} was removed already\n`, out: `removed\t${file}\n` });
+		expect(text(file)).toBe(bytes);
+		expect(await x("rm", "cache", "--undo")).toMatchObject({ code: 0, err: "", out: `restored\t${file}\n` });
+		expect(await x("rm", "cache", "--undo")).toMatchObject({ code: 0, err: `${name} was not removed\n` });
+		expect((await board.read(file)).entries.map(({ type }) => type)).toEqual(["removed", "restored"]);
+		expect(rows(await x("list")).length).toBe(1);
+	});
+
+	test("--purge deletes the file for who says --yes, or y on a terminal; without either nothing", async () => {
+		const { x, piped, tty, card, dir } = make();
+		const [one, two] = [card("One"), card("Two")];
+		await x("add", "one", "an Entry");
+		expectRefused(await x("rm", "one", "--purge"), 2, /--yes/);
+		expectRefused(await piped("y\n", "rm", "one", "--purge"), 2, /--yes/);
+		expectRefused(await x("rm", "one", "--purge", "--undo", "--yes"), 2, /--undo/);
+		for (const input of ["\n", "n\n", "yes please\n"]) {
+			const { code, out } = await tty(["rm", "one", "--purge"], { input });
+			expect([code, out]).toEqual([1, expect.stringContaining("nothing was deleted")]);
+			expect(out).toContain(`delete ${one} and its 1 Entry for good? [y/N] `);
+		}
+		expect(ls(dir)).toEqual([".locks", one, two].sort());
+		expect(await tty(["rm", "one", "--purge"], { input: "y\n" })).toMatchObject({ code: 0, out: expect.stringContaining(`purged  ${one}`) });
+		expect(ls(dir)).toEqual([".locks", two]);
+		expect(await x("rm", "two", "--purge", "--yes")).toMatchObject({ code: 0, err: "", out: `purged\t${two}\n` });
+		expect([ls(dir), ls(dir, ".locks")]).toEqual([[".locks"], []]);
+		expectRefused(await x("rm", "two", "--purge", "--yes"), 3);
+	});
+});
+
+describe("repair", () => {
+	test("gives what was typed by hand an id and a closing line, and what has none a new one; then there is nothing to mend", async () => {
+		const { x, put, board, card } = make();
+		const good = card("Good one");
+		const file = put(
+			"cache.md",
+			"---\ntitle: x\n---\n\nintro\n\n### finding · carol\n\nby hand\n\n### aaaaaaaa · note · bob · 2026-01-01T00:00:00.000Z\n\nwhole\n<!-- aaaaaaaa -->\nstray words\n\n### aaaaaaaa · note · bob · 2026-01-01T00:00:00.000Z\n\nsame id\n<!-- aaaaaaaa -->\n\n### bbbbbbbb · note · bob · 2026-01-01T00:00:00.000Z\n\ntorn",
+		);
+		const texts = ["by hand", "whole", "stray words", "same id", "torn"];
+		const before = await board.read(file);
+		expect(before.entries.map(({ text }) => text.toString().trim())).toEqual(texts);
+		expect(before.entries.map(({ flaws }) => flaws.length > 0)).toEqual([true, false, true, true, true]);
+		expect(await x("repair")).toMatchObject({ code: 0, err: "", out: `repaired\t${file}\n` });
+		const { entries, introduction } = await board.read(file);
+		expect([entries.map(({ text }) => text.toString().trim()), introduction.toString()]).toEqual([texts, "intro"]);
+		expect(entries.flatMap(({ flaws }) => flaws)).toEqual([]);
+		expect(entries.map(({ id }) => id)).toEqual(before.entries.map(({ id }) => id));
+		const [again, one] = [await x("repair"), await x("repair", good)];
+		for (const result of [again, one]) expect(result).toMatchObject({ code: 0, out: "", err: "nothing to repair\n" });
+	});
+
+	test("unites what git left as two sides, and nothing of either is lost", async () => {
+		const { x, json, put, text } = make();
+		const entry = (id: string, words: string) => `### ${id} · note · bob · 2026-01-01T00:00:00.000Z\n\n${words}\n<!-- ${id} -->\n`;
+		const file = put(
+			"cache.md",
+			`---\nid: k3f9q2\n<<<<<<< HEAD\ntitle: Ours\n=======\ntitle: Theirs\n>>>>>>> there\n---\n\n${entry("aaaaaaaa", "both")}\n<<<<<<< HEAD\n${entry("bbbbbbbb", "ours")}=======\n${entry("cccccccc", "theirs")}>>>>>>> there\n`,
+		);
+		const before = text(file);
+		const shown = await x("show", "cache");
+		expect([shown.code, Buffer.from(shown.bytes).toString("latin1"), shown.err]).toEqual([0, before, expect.stringMatching(/git left two sides[^\n]*\(xfer board repair cache\)\n$/)]);
+		const texts = (document: { entries: { text: string }[] }) => document.entries.map(({ text }) => text);
+		const document = JSON.parse((await x("show", "cache", "--json")).out);
+		expect([texts(document).slice(0, 3), document.warnings]).toEqual([["both", "ours", "theirs"], ["conflict"]]);
+		expectRefused(await x("edit", "cache", "--title", "x"), 2, /board repair cache/);
+		expect(await x("repair", "cache")).toMatchObject({ code: 0, err: "", out: `repaired\t${file}\n` });
+		const repaired = await json("show", "cache");
+		expect([repaired.title, repaired.warnings, texts(repaired).slice(0, 3)]).toEqual(["Theirs", [], ["both", "ours", "theirs"]]);
+		expect(JSON.stringify(repaired)).toContain("Ours");
+		expect(text(file)).not.toMatch(/^[<=>]{7}/m);
+	});
+
+	test("of several says which it could not mend, and mends the others; --json is one document", async () => {
+		const { x, put, dir, json } = make();
+		fs.mkdirSync(dir, { recursive: true });
+		put("broken.md", "---\ntitle: [x\n---\n\n### note · bob\n\nhand\n");
+		const file = put("cache.md", "### note · bob\n\nhand\n");
+		expect(await json("repair")).toEqual({ schema: "xfer.repair/1", repaired: ["broken.md", file] });
+		expect((await x("show", "broken")).out).toMatch(/^---\ntitle: \[x\n---\n/); // what can't be read is not rewritten
+	});
+});
+
+describe("watch", () => {
+	/** Starts `xfer board watch`, and returns when it prints what comes; `lines` are those after that, as fields. */
+	async function watch({ env, board, card }: ReturnType<typeof make>, args: string[] = [], probed?: string) {
+		const child = start([...cli, "board", "watch", ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+		const streams = { out: "", err: "" };
+		child.stdout?.on("data", (chunk) => {
+			streams.out += chunk;
+		});
+		child.stderr?.on("data", (chunk) => {
+			streams.err += chunk;
+		});
+		const code = new Promise((resolve) => child.on("close", resolve));
+		const file = probed ?? card("Probe");
+		await until(() => {
+			board.add(file, { author: "probe", text: "probe" });
+			return streams.out.includes("probe");
+		}, "the watch to begin");
+		const lines = () =>
+			streams.out
+				.split("\n")
+				.slice(0, -1)
+				.filter((line) => !line.includes("probe"));
+		return { child, code, lines, errors: () => streams.err };
+	}
+	const entry = (id: string, words: string, author = "carol") => `\n### ${id} · note · ${author} · 2026-01-01T00:00:00.000Z\n\n${words}\n<!-- ${id} -->\n`;
+
+	test("prints date, Card, id, type, author and the first line of each Entry once, as it comes: by the CLI, >>, an editor, a rename, on a new Card", async () => {
+		const made = make();
+		const { x, card, at, put, dir, board, env } = made;
+		const file = card("Cache");
+		await x("add", "cache", "before the watch");
+		const { lines, errors } = await watch(made);
+		const fields = () => lines().map((line) => line.split("\t"));
+		const next = async (count: number) => await until(() => lines().length >= count && fields(), `line ${count}`);
+
+		const [[, id] = []] = rows(await x("add", "cache", "by the CLI\nand more", "--type", "finding"));
+		expect((await next(1))[0]).toEqual([expect.stringMatching(DATE), idOf(file), id, "finding", "alice", "by the CLI"]);
+
+		await run(["sh", "-c", `printf '%s' "$1" >>"$2"`, "sh", entry("aaaaaaaa", "by a shell"), at(file)], { env });
+		expect((await next(2))[1]).toEqual(["2026-01-01T00:00:00.000Z", idOf(file), "aaaaaaaa", "note", "carol", "by a shell"]);
+
+		fs.writeFileSync(at(file), fs.readFileSync(at(file)) + entry("bbbbbbbb", "in place")); // as some editors do
+		expect((await next(3))[2]?.slice(2)).toEqual(["bbbbbbbb", "note", "carol", "in place"]);
+
+		fs.writeFileSync(path.join(dir, ".cache.swp"), fs.readFileSync(at(file)) + entry("cccccccc", "by a rename"));
+		fs.renameSync(path.join(dir, ".cache.swp"), at(file)); // as others do, and git
+		expect((await next(4))[3]?.slice(2)).toEqual(["cccccccc", "note", "carol", "by a rename"]);
+
+		fs.rmSync(at(file));
+		put(file, `---\nid: ${idOf(file)}\ntitle: x\n---\n${entry("dddddddd", "in another file")}`);
+		expect((await next(5))[4]?.slice(2)).toEqual(["dddddddd", "note", "carol", "in another file"]);
+
+		fs.appendFileSync(at(file), "\n### finding · dave\n\ntyped by hand, without an end\n");
+		expect((await next(6))[5]).toEqual(["", idOf(file), expect.stringMatching(/^[0-9a-z]{8}$/), "finding", "dave", "typed by hand, without an end"]);
+
+		const other = card("Another");
+		board.add(other, { author: "bob", text: "on a new Card" });
+		expect((await next(7))[6]?.slice(1)).toEqual([idOf(other), expect.any(String), "note", "bob", "on a new Card"]);
+
+		expect((await x("edit", other, "--title", "x")).code).toBe(0);
+		expect((await x("claim", other)).code).toBe(0);
+		expect((await next(8))[7]?.slice(3)).toEqual(["claim", "alice", expect.stringMatching(/^until /)]);
+		expect(lines().length).toBe(8);
+		expect(errors()).toBe("");
+	});
+
+	test("of one Card is silent about the others; --json is a document a line", async () => {
+		const made = make();
+		const { board, card } = made;
+		const [file, other] = [card("Cache"), card("Other")];
+		const { lines, errors } = await watch(made, ["cache", "--json"], file);
+		board.add(other, { author: "bob", text: "elsewhere" });
+		const { id } = board.add(file, { author: "bob", text: "here\nand there" });
+		await until(() => lines().length > 0, "a line");
+		expect(lines().map((line) => JSON.parse(line))).toEqual([
+			{
+				schema: "xfer.entry/1",
+				card: idOf(file),
+				title: "Cache",
+				file,
+				id,
+				type: "note",
+				author: "bob",
+				date: expect.stringMatching(DATE),
+				text: "here\nand there",
+				flaws: [],
+			},
+		]);
+		expect(errors()).toBe("");
+	});
+
+	test("begins where there is no Board yet", async () => {
+		const made = make();
+		const { lines } = await watch(made);
+		const file = made.card("Cache");
+		made.board.add(file, { author: "bob", text: "the first" });
+		await until(() => lines().length > 0, "a line");
+		expect(lines()[0]).toContain("the first");
+	});
+
+	test("an Entry that comes in pieces is one line, when it is whole", async () => {
+		const made = make();
+		const { at, card } = made;
+		const file = card("Cache");
+		const { lines } = await watch(made, [], file);
+		const bytes = entry("aaaaaaaa", "one\ntwo");
+		for (let at_ = 0; at_ < bytes.length; at_ += 20) {
+			fs.appendFileSync(at(file), bytes.slice(at_, at_ + 20));
+			await new Promise((resolve) => setTimeout(resolve, 60));
+		}
+		await until(() => lines().length > 0, "a line");
+		made.board.add(file, { author: "bob", text: "another" });
+		await until(() => lines().some((line) => line.endsWith("another")), "the next");
+		expect(lines().map((line) => line.split("\t").slice(2))).toEqual([
+			["aaaaaaaa", "note", "carol", "one"],
+			[expect.any(String), "note", "bob", "another"],
+		]);
+	});
+
+	test("ends with --timeout, exit 4; a wrong one is refused", async () => {
+		const { x, card } = make();
+		card("Cache");
+		expect(await x("watch", "--timeout", "1s")).toMatchObject({ code: 4, out: "" });
+		expectRefused(await x("watch", "--timeout", "soon"), 2, /--timeout/);
+	});
+
+	test("ends when nobody reads it any more", async () => {
+		const made = make();
+		const { child, code } = await watch(made);
+		child.stdout?.destroy();
+		const file = made.card("Cache");
+		await until(() => {
+			if (child.exitCode === null) made.board.add(file, { author: "bob", text: "more" });
+			return child.exitCode !== null;
+		}, "its end");
+		expect(await code).toBe(1);
+	});
+});
