@@ -946,3 +946,242 @@ describe("watch", () => {
 		expect(await code).toBe(1);
 	});
 });
+
+describe("the command line", () => {
+	const names = ["list", "new", "show", "add", "edit", "claim", "release", "done", "rm", "watch", "init", "sync", "repair", "merge-driver"];
+
+	test("help of board names every sub-command; of each it has examples, a line to type and its flags; all fit 80 columns", async () => {
+		const { x, env, root } = make();
+		const all = await Promise.all([["--help"], ["-h"], ...names.map((name) => [name, "--help"])].map((words) => x(...words)));
+		for (const { code, out, err } of all) {
+			expect([code, err]).toEqual([0, ""]);
+			for (const line of out.split("\n")) expect([...line].length).toBeLessThanOrEqual(80);
+		}
+		const [board, short, ...others] = all;
+		expect(short?.out).toBe(board?.out);
+		for (const [n, name] of names.entries()) {
+			expect(board?.out).toMatch(new RegExp(`^ +xfer board ${name} +\\S`, "m"));
+			expect(others[n]?.out).toMatch(new RegExp(`^(?:.*\\| )?xfer board ${name}\\b`, "m"));
+			for (const flag of ["--as", "--json", "--help"]) expect(others[n]?.out).toMatch(new RegExp(`^ +${flag} `, "m"));
+		}
+		const flags = { list: ["--all", "--mine"], show: ["--last", "--since"], add: ["--type", "--no-mention"], claim: ["--for"], edit: ["--title", "--set"], rm: ["--undo", "--purge", "--yes"], watch: ["--timeout"], init: ["--remote"], sync: ["--every", "--no-mention"] };
+		for (const [name, some] of Object.entries(flags)) for (const flag of some) expect(others[names.indexOf(name)]?.out).toMatch(new RegExp(`^ +${flag} `, "m"));
+		expect((await run([...cli, "help", "board"], { env })).out).toBe(board?.out);
+		expect((await run([...cli, "help", "board", "add"], { env })).out).toBe(others[names.indexOf("add")]?.out);
+		expect((await run([...cli, "--help"], { env })).out).toMatch(/^ +xfer board +\S/m);
+		expect(ls(root)).toEqual([]);
+	});
+
+	test("what is no sub-command is refused, with the one that is meant", async () => {
+		const { x, card } = make();
+		card("Cache");
+		for (const [typed, meant] of [["lst", "list"], ["shwo", "show"], ["calim", "claim"], ["relase", "release"], ["repiar", "repair"]])
+			expectRefused(await x(typed as string), 2, new RegExp(`no command "${typed}" \\(did you mean xfer board ${meant}\\?\\)`));
+		for (const typed of ["frobnicate", "cache", ""]) expectRefused(await x(typed), 2, /xfer board --help lists them/);
+		expectRefused(await x("\x1b[2Jx"), 2, /no command "\\/);
+	});
+
+	test("a flag that is not there, a word too many, a word that is missing: exit 2, with the right line", async () => {
+		const { x, card, text } = make();
+		const file = card("Cache");
+		const before = text(file);
+		for (const [words, why] of [
+			[["list", "extra"], /too many words: extra/],
+			[["show", "cache", "extra"], /too many words: extra/],
+			[["claim", "cache", "extra"], /too many words/],
+			[["release", "cache", "extra"], /too many words/],
+			[["rm", "cache", "extra"], /too many words/],
+			[["repair", "cache", "extra"], /too many words/],
+			...["show", "add", "claim", "release", "done", "edit", "rm"].map((name) => [[name], new RegExp(`board ${name} needs CARD \\(xfer board ${name} CARD`)] as const),
+			[["new"], /needs TITLE \(xfer board new TITLE/],
+			[["list", "--foo"], /no flag --foo here \(xfer board list\)/],
+			[["add", "cache", "--typ", "x"], /no flag --typ here \(--type TYPE\)/],
+			[["add", "cache", "-x"], /after --: xfer board add CARD -- -x\)/],
+			[["add", "cache", "--message", "x"], /xfer board add CARD "…"/],
+			[["show", "cache", "--json=yes"], /--json takes no value/],
+			[["--foo"], /no flag --foo here/],
+		] as const)
+			expectRefused(await x(...words), 2, why);
+		expect(text(file)).toBe(before);
+		expect((await x("add", "cache", "--", "-x", "--foo")).code).toBe(0);
+		expect(text(file)).toContain("\n-x --foo\n");
+	});
+
+	test("--as and --json stand before or after board and its sub-command", async () => {
+		const { env, card, board } = make();
+		const file = card("Cache");
+		const lines = [
+			["--as", "bob", "board", "add", "cache", "x"],
+			["board", "--as", "bob", "add", "cache", "x"],
+			["board", "add", "--as", "bob", "cache", "x"],
+			["board", "add", "cache", "--as=bob", "x"],
+			["board", "add", "cache", "x", "--as", "Bob"],
+			["--as", "add", "board", "add", "cache", "x"],
+			["board", "--as", "list", "add", "cache", "x"],
+		];
+		for (const words of lines) expect(await run([...cli, ...words], { env })).toMatchObject({ code: 0, err: "" });
+		expect((await board.read(file)).entries.map(({ author }) => author)).toEqual(["bob", "bob", "bob", "bob", "bob", "add", "list"]);
+		for (const words of [["--json", "board"], ["board", "--json"], ["--json", "board", "list"], ["board", "--json", "list"], ["board", "list", "--json"]])
+			expect(JSON.parse((await run([...cli, ...words], { env })).out).schema).toBe("xfer.board/1");
+		expectRefused(await run([...cli, "board", "add", "cache", "x", "--as", "no name!"], { env }), 2);
+	});
+
+	test("acts as the login name when nobody is said, as a Node by its other names too", async () => {
+		const { root, env, card, tree, board } = make();
+		const file = card("Cache");
+		tree.join("bobby");
+		fs.symlinkSync("bobby", path.join(root, "nodes/bob"));
+		const { XFER_NODE: _, ...nobody } = env;
+		await run([...cli, "board", "add", "cache", "x"], { env: nobody });
+		await run([...cli, "board", "add", "cache", "x", "--as", "bob"], { env });
+		expect((await board.read(file)).entries.map(({ author }) => author)).toEqual([os.userInfo().username, "bobby"]);
+	});
+
+	test("a reader that has gone away is no crash: exit 1 and silence; what was to be written is written", async () => {
+		const { env, card, board } = make();
+		const file = card("Cache");
+		for (const words of [["show", "cache"], ["list"], ["list", "--json"], ["add", "cache", "hello"]]) {
+			const child = start([...cli, "board", ...words], { env, stdio: ["ignore", "pipe", "pipe"] });
+			child.stdout?.destroy();
+			let err = "";
+			child.stderr?.on("data", (chunk) => {
+				err += chunk;
+			});
+			expect([words, await new Promise((resolve) => child.on("close", resolve)), err]).toEqual([words, 1, ""]);
+		}
+		expect((await board.read(file)).entries.map(({ text }) => text.toString())).toEqual(["hello"]);
+	});
+
+	describe.skipIf(process.getuid?.() !== 0)("of another user, on a Board that may be read and not written", () => {
+		function shared() {
+			const made = make();
+			const file = made.card("Cache");
+			for (const name of ["", ".xfer", ".xfer/board"]) fs.chmodSync(path.join(made.home, name), 0o755);
+			fs.chmodSync(made.at(file), 0o644);
+			const as = (...words: string[]) => run([...cli, "board", ...words], { env: made.env, uid: 65534 });
+			return { ...made, file, as };
+		}
+
+		test("is refused what changes it, exit 1, with a word about permissions; it can be read", async () => {
+			const { dir, file, as, text } = shared();
+			fs.chmodSync(path.join(dir, ".locks"), 0o755);
+			const before = text(file);
+			for (const words of [["add", "cache", "x"], ["claim", "cache"], ["edit", "cache", "--title", "x"], ["new", "T"], ["rm", "cache"], ["done", "cache"], ["rm", "cache", "--purge", "--yes"]]) {
+				const result = await as(...words);
+				expect([words, result]).toEqual([words, { ...result, code: 1, out: "", err: expect.stringMatching(cure) }]);
+				expect(result.err).toMatch(/EACCES|EROFS|EPERM/);
+			}
+			expect([text(file), ls(dir)]).toEqual([before, [".locks", file]]);
+			expect(await as("show", "cache")).toMatchObject({ code: 0, err: "", out: before });
+			expect(rows(await as("list")).length).toBe(1);
+		});
+
+		test.fails("can read it where .locks may not be entered", async () => {
+			const { as } = shared();
+			expect(await as("show", "cache")).toMatchObject({ code: 0, err: "" });
+			expect(rows(await as("list")).length).toBe(1);
+		});
+	});
+});
+
+describe("completion", () => {
+	const complete = async (env: NodeJS.ProcessEnv, ...words: string[]) => {
+		const { code, err, out } = await run([...cli, "--get-yargs-completions", "xfer", ...words], { env });
+		expect([code, err]).toEqual([0, ""]);
+		return out.split("\n").slice(0, -1).sort();
+	};
+
+	test("of sub-commands, of Cards by their names, of types", async () => {
+		const { env, card, put } = make();
+		const files = [card("Cache layer"), card("Flaky tests")];
+		const names = files.map((file) => file.slice(0, -3));
+		put("we\x1b[2J$(x) `y`.md", "x");
+		expect(await complete(env, "boa")).toEqual(["board"]);
+		expect(await complete(env, "board", "re")).toEqual(["release", "repair"]);
+		expect(await complete(env, "board", "")).toContain("merge-driver");
+		for (const command of ["show", "add", "edit", "claim", "release", "done", "rm", "watch", "repair"]) expect(await complete(env, "board", command, "")).toEqual(names);
+		expect(await complete(env, "board", "show", "cache")).toEqual([names[0]]);
+		expect(await complete(env, "board", "add", "--type", "note", "fl")).toEqual([names[1]]);
+		expect(await complete(env, "board", "add", "cache", "--type", "")).toEqual(["answer", "decision", "finding", "note", "question"]);
+		for (const words of [["list", ""], ["new", ""], ["show", "cache", ""], ["add", "cache", ""]]) expect(await complete(env, "board", ...words)).toEqual([]);
+	});
+
+	test("without a Board is nothing, and none is made", async () => {
+		const { env, root } = make();
+		expect(await complete(env, "board", "show", "")).toEqual([]);
+		expect(ls(root)).toEqual([]);
+	});
+
+	// They are those of `board` itself.
+	test.fails("of the flags of a sub-command is its own; of --as, the Nodes", async () => {
+		const { env, tree } = make();
+		tree.join("bob");
+		expect(await complete(env, "board", "show", "--as", "")).toEqual(["bob"]);
+		expect(await complete(env, "board", "--as", "")).toEqual(["bob"]);
+		expect(await complete(env, "board", "add", "--")).toEqual(["--as", "--help", "--json", "--no-mention", "--type"]);
+		expect(await complete(env, "board", "edit", "cache", "--s")).toEqual(["--set"]);
+	});
+});
+
+describe("control characters of a Card are shown and never obeyed", () => {
+	/** Everything that a terminal might obey: CSI, OSC, backspace, CR, bell, DEL, C1 as UTF-8, line separator, bidi override, NUL. */
+	const evil = "a\x1b[2J\x1b]0;title\x07b\bc\rd\x7fe\u009b31mf\u2028g\u202eh\u2066i\0j";
+	const shown = "a\\x1b[2J\\x1b]0;title\\x07b\\x08c\\x0dd\\x7fe\\x9b31mf\\u2028g\\u202eh\\u2066i\\x00j";
+	const controls = (text: string) => [...text.replace(colours, "").replaceAll("\r\n", "\n")].filter((char) => /[\p{Cc}\u2028-\u202e\u2066-\u2069]/u.test(char) && !/[\n\t]/.test(char));
+
+	function fill({ put }: ReturnType<typeof make>) {
+		const value = JSON.stringify(`said ${evil}`);
+		put(
+			"evil-k3f9q2.md",
+			`---\nid: ${JSON.stringify(`id ${evil}`)}\ntitle: ${value}\ncreated_by: ${value}\ncreated_at: ${value}\n---\n\nintro ${evil}\n\n### finding · ${evil.replace(/[\n\r]/g, "")} · x\n\ntext ${evil}\n\tsecond line\n\n### aaaaaaaa · claim · bob · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on ${evil.replace(/\s/g, "")}\n<!-- aaaaaaaa -->\n`,
+		);
+		put("evil-\x1b[2J\u009b\u202e.md", "x");
+		put("evil-\x1b[31m.md", "x");
+	}
+
+	test("on a terminal and in a pipe, by every sub-command, also in file names and errors", async () => {
+		const made = make();
+		fill(made);
+		fs.mkdirSync(made.at("dir\x1b[2J.md"));
+		const commands = [["list"], ["list", "--all", "--mine"], [], ["show", "k3f9q2"], ["show", "k3f9q2", "--last", "1"], ["show", "evil"], ["show", evil.replaceAll("\0", "")], ["claim", "k3f9q2"], ["release", "k3f9q2"], ["done", "k3f9q2"], ["edit", "k3f9q2", "--set", evil.replaceAll("\0", "")], ["add", "evil-\x1b[31", "hi"], ["claim", "evil-\x1b[31"], ["release", "evil-\x1b[31"], ["rm", "evil-\x1b[31"], ["rm", "evil-\x1b[31", "--undo"], ["edit", "evil-\x1b[31", "--title", "x"], ["repair", "evil-\x1b[31"], ["done", "evil-\x1b[31"], ["rm", "evil-\x1b[31", "--purge"]];
+		for (const words of commands) {
+			const [terminal, pipe] = [await made.tty(words, { columns: 1000, ...(words.includes("--purge") && { input: "n\n" }) }), await made.x(...words)];
+			expect([words, controls(terminal.out)]).toEqual([words, []]);
+			const piped = words[0] === "show" ? pipe.err : pipe.out + pipe.err; // a pipe gets the file's bytes
+			expect([words, controls(piped), pipe.out.includes("\n\n") && words[0] !== "show"]).toEqual([words, [], false]);
+		}
+		const { out } = await made.tty(["show", "k3f9q2"], { columns: 1000 });
+		for (const part of [`said ${shown}`, `intro ${shown}`, `text ${shown}`, "\tsecond line"]) expect(out).toContain(part);
+		expect(rows(await made.x("list")).find(([, title]) => title === `said ${shown}`)).toBeDefined();
+	});
+
+	test("in JSON they are escaped, and read back the same", async () => {
+		const made = make();
+		fill(made);
+		for (const words of [["list"], ["show", "k3f9q2"]]) {
+			const { out } = await made.x(...words, "--json");
+			expect(controls(out)).toEqual([]);
+			expect(JSON.stringify(JSON.parse(out))).toContain(JSON.stringify(`said ${evil}`).slice(1, -1));
+		}
+	});
+
+	test("in what watch prints, on a terminal and in a pipe", async () => {
+		const { env, board, card } = make();
+		const file = card("Cache");
+		for (const argv of [["script", "-qec", `stty cols 1000; exec ${[...cli, "board", "watch"].map(quote).join(" ")}`, "/dev/null"], [...cli, "board", "watch"]]) {
+			const child = start(argv, { env, stdio: ["ignore", "pipe", "pipe"] });
+			let out = "";
+			for (const stream of [child.stdout, child.stderr])
+				stream?.on("data", (chunk) => {
+					out += chunk;
+				});
+			await until(() => {
+				board.add(file, { author: "bob", text: `text ${evil}` });
+				return out.includes("text");
+			}, "the watch to print");
+			child.kill();
+			expect(out).toContain(`text ${shown}`);
+			expect(controls(out)).toEqual([]);
+		}
+	});
+});
