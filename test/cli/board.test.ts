@@ -78,7 +78,12 @@ describe("new", () => {
 	test("takes an introduction as words, from standard input, or none; each byte of it is kept", async () => {
 		const { x, piped, board } = make();
 		const odd = "### k3f9q2ab · note · x · y\n<!-- k3f9q2ab -->\n---\r\n<<<<<<< x\n\\### a\n";
-		const all = await Promise.all([x("new", "One", "some", "words"), piped(odd, "new", "Two", "-"), x("new", "Three"), piped("", "new", "Four", "-")]);
+		const all = await Promise.all([
+			x("new", "One", "some", "words"),
+			piped(odd, "new", "Two", "-"),
+			x("new", "Three"),
+			piped("", "new", "Four", "-"),
+		]);
 		const cards = await Promise.all(all.map((result) => board.read(path.basename(rows(result)[0]?.[1] ?? ""))));
 		expect(cards.map(({ introduction, entries }) => [introduction.toString(), entries.length])).toEqual([
 			["some words", 0],
@@ -116,7 +121,12 @@ describe("new", () => {
 
 	test("without a title, or with too much, is refused and makes nothing", async () => {
 		const { x, piped, env, root } = make();
-		const refused = [await x("new"), await x("new", " "), await x("new", "A", "b", "-"), await piped("y".repeat(1024 * 1024 + 1), "new", "A", "-")];
+		const refused = [
+			await x("new"),
+			await x("new", " "),
+			await x("new", "A", "b", "-"),
+			await piped("y".repeat(1024 * 1024 + 1), "new", "A", "-"),
+		];
 		for (const result of refused) expectRefused(result, 2);
 		expect(refused.at(-1)?.err).toMatch(/1048577 bytes.*1048576/);
 		expectRefused(await run([...cli, "board", "new", "A"], { env: { ...env, XFER_NODE: "Not a name!" } }), 2);
@@ -139,7 +149,9 @@ describe("add", () => {
 		const [[added, id, name] = []] = rows(result);
 		expect([result.code, result.err, added, name]).toEqual([0, "", "added", file]);
 		expect(text(file)).toMatch(
-			new RegExp(`^${before.replaceAll(".", "\\.")}\n### ${id} \xc2\xb7 finding \xc2\xb7 alice \xc2\xb7 [\\dT:.-]+Z\n\nsome words\n<!-- ${id} -->\n$`),
+			new RegExp(
+				`^${before.replaceAll(".", "\\.")}\n### ${id} \xc2\xb7 finding \xc2\xb7 alice \xc2\xb7 [\\dT:.-]+Z\n\nsome words\n<!-- ${id} -->\n$`,
+			),
 		);
 	});
 
@@ -173,7 +185,8 @@ describe("add", () => {
 			"---js\nprocess.exit(1)\n---",
 			"@ me@x.org @\n",
 		].map((text) => Buffer.from(text as string));
-		for (const [n, text] of texts.entries()) expect(await piped(text, "add", "cache", ...(n % 2 ? ["-"] : []))).toMatchObject({ code: 0, err: "" });
+		for (const [n, text] of texts.entries())
+			expect(await piped(text, "add", "cache", ...(n % 2 ? ["-"] : []))).toMatchObject({ code: 0, err: "" });
 		const { entries, warnings } = await board.read(file);
 		expect(entries.map((entry) => entry.text.toString("latin1"))).toEqual(texts.map((text) => text.toString("latin1")));
 		expect([entries.flatMap(({ flaws }) => flaws), warnings]).toEqual([[], []]);
@@ -190,7 +203,9 @@ describe("add", () => {
 		expectRefused(await piped(more, "add", "cache", "-"), 2, /1048577 bytes.*1048576/);
 		expectRefused(await piped(Buffer.alloc(5 * 1024 * 1024, "x"), "add", "cache", "-"), 2, /5242880 bytes.*1048576/);
 		expect(text(file) === before).toBe(true);
-		expect(await run([...cli, "board", "add", "cache", "-"], { env: { ...env, XFER_MAX_BYTES: "2000000" }, input: more })).toMatchObject({ code: 0 });
+		expect(await run([...cli, "board", "add", "cache", "-"], { env: { ...env, XFER_MAX_BYTES: "2000000" }, input: more })).toMatchObject({
+			code: 0,
+		});
 		expect((await board.read(file)).entries[1]?.text.equals(more)).toBe(true);
 	});
 
@@ -203,7 +218,10 @@ describe("add", () => {
 		expectRefused(await piped("x", "add", "cache", "words", "-"), 2, /not both/);
 		expectRefused(await x("add"), 2, /needs CARD/);
 		const terminal = await tty(["add", "cache"]);
-		expect([terminal.code, terminal.out]).toEqual([2, expect.stringMatching(/^xfer: standard input is a terminal \(xfer board add cache "…", or: … \| xfer board add cache -\)\r\n$/)]);
+		expect([terminal.code, terminal.out]).toEqual([
+			2,
+			expect.stringMatching(/^xfer: standard input is a terminal \(xfer board add cache "…", or: … \| xfer board add cache -\)\r\n$/),
+		]);
 		expect(text(file)).toBe(before);
 	});
 
@@ -272,7 +290,18 @@ describe("a CARD", () => {
 		const { x, piped, card, text } = make();
 		const files = [card("Cache layer"), card("Cache size")];
 		const before = files.map(text);
-		const commands = [["show"], ["add"], ["claim"], ["release"], ["done"], ["edit", "--title", "x"], ["rm"], ["rm", "--purge", "--yes"], ["watch"], ["repair"]];
+		const commands = [
+			["show"],
+			["add"],
+			["claim"],
+			["release"],
+			["done"],
+			["edit", "--title", "x"],
+			["rm"],
+			["rm", "--purge", "--yes"],
+			["watch"],
+			["repair"],
+		];
 		for (const [command = "", ...more] of commands) {
 			const ambiguous = await piped("text", command, "cache", ...more);
 			expectRefused(ambiguous, 2, /fits 2 Cards/);
@@ -321,7 +350,10 @@ describe("list", () => {
 		const [open, done, removed, held] = [card("Open"), card("Done"), card("Removed"), card("Held", "bob")];
 		card("Another's", "bob");
 		await Promise.all([x("done", done), x("rm", removed), x("claim", held), bob("claim", open)]);
-		const ids = async (...args: string[]) => rows(await x(...args)).map(([, title]) => title).sort();
+		const ids = async (...args: string[]) =>
+			rows(await x(...args))
+				.map(([, title]) => title)
+				.sort();
 		expect(await ids("list")).toEqual(["Another's", "Held", "Open"]);
 		expect(await ids("list", "--all")).toEqual(["Another's", "Done", "Held", "Open", "Removed"]);
 		expect(await ids("list", "--mine")).toEqual(["Held", "Open"]);
@@ -363,7 +395,10 @@ describe("list", () => {
 				{ file: "a-link.md", reason: expect.stringContaining("a symlink") },
 			],
 		});
-		expect(await x("list")).toMatchObject({ code: 0, err: "xfer: a-directory.md is left alone: a directory, no Card\nxfer: a-link.md is left alone: a symlink, no Card\n" });
+		expect(await x("list")).toMatchObject({
+			code: 0,
+			err: "xfer: a-directory.md is left alone: a directory, no Card\nxfer: a-link.md is left alone: a symlink, no Card\n",
+		});
 	});
 
 	test("on a terminal is aligned, fits its width, and says so when there is nothing", async () => {
@@ -376,7 +411,8 @@ describe("list", () => {
 			const { out } = await tty(["list"], { columns });
 			const lines = plain(out);
 			expect(lines.length).toBe(2);
-			for (const line of lines) expect([columns, [...line].reduce((sum, char) => sum + (char > "\u2e7f" ? 2 : 1), 0) <= columns]).toEqual([columns, true]);
+			for (const line of lines)
+				expect([columns, [...line].reduce((sum, char) => sum + (char > "\u2e7f" ? 2 : 1), 0) <= columns]).toEqual([columns, true]);
 			expect(lines.join("\n")).toMatch(/claimed/);
 		}
 		await Promise.all([x("done", one), x("rm", other)]);
@@ -384,7 +420,7 @@ describe("list", () => {
 	});
 });
 
-const colours = /\x1b\[\d*m/g;
+const colours = new RegExp(`${"\x1b"}\\[\\d*m`, "g");
 /** The lines of a terminal, without colours. */
 function plain(out: string): string[] {
 	return out.replace(colours, "").split("\r\n").slice(0, -1);
@@ -420,7 +456,16 @@ describe("show", () => {
 		expect((await x("show", "cache", "--since", "7d", "--last", "1")).out).toBe(parts[2]);
 		expect((await x("show", "cache", "--since", "10s")).out).toBe("");
 		expect((await json("show", "cache", "--since", "4h")).entries.map(({ id }: { id: string }) => id)).toEqual(["bbbbbbbb", "cccccccc"]);
-		for (const wrong of [["--last", "0"], ["--last", "-1"], ["--last=-1"], ["--last", "many"], ["--last", "1.5"], ["--since", "yesterday"], ["--since", "1"], ["--last"]])
+		for (const wrong of [
+			["--last", "0"],
+			["--last", "-1"],
+			["--last=-1"],
+			["--last", "many"],
+			["--last", "1.5"],
+			["--since", "yesterday"],
+			["--since", "1"],
+			["--last"],
+		])
 			expectRefused(await x("show", "cache", ...wrong), 2, /--(last|since)/);
 	});
 
@@ -430,7 +475,9 @@ describe("show", () => {
 			"cache-layer-k3f9q2.md",
 			Buffer.concat([
 				Buffer.from("---\nid: k3f9q2\ntitle: 'It''s'\ncreated_by: bob\ncreated_at: 2026-01-01T00:00:00.000Z\ntags: [a, b]\n---\n\nintro\n"),
-				Buffer.from("\n### aaaaaaaa · claim · bob · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on there\n<!-- aaaaaaaa -->\n"),
+				Buffer.from(
+					"\n### aaaaaaaa · claim · bob · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on there\n<!-- aaaaaaaa -->\n",
+				),
 				Buffer.from("\n### bbbbbbbb · note · bob · 2026-01-02T00:00:00.000Z\n\n"),
 				Buffer.from([0xff, 0xfe]),
 				Buffer.from("\n<!-- bbbbbbbb -->\n\n### finding · carol\n\ntyped"),
@@ -448,7 +495,14 @@ describe("show", () => {
 			front: { id: "k3f9q2", title: "It's", created_by: "bob", created_at: "2026-01-01T00:00:00.000Z", tags: '["a","b"]' },
 			introduction: "intro",
 			entries: [
-				{ id: "aaaaaaaa", type: "claim", author: "bob", date: "2026-01-01T00:00:00.000Z", text: "until 2999-01-01T00:00:00.000Z on there", flaws: [] },
+				{
+					id: "aaaaaaaa",
+					type: "claim",
+					author: "bob",
+					date: "2026-01-01T00:00:00.000Z",
+					text: "until 2999-01-01T00:00:00.000Z on there",
+					flaws: [],
+				},
 				{ id: "bbbbbbbb", type: "note", author: "bob", date: "2026-01-02T00:00:00.000Z", textBase64: "//4=", flaws: [] },
 				{ id: expect.stringMatching(/^[0-9a-z]{8}$/), type: "finding", author: "carol", text: "typed", flaws: ["torn", "typed"] },
 			],
@@ -492,7 +546,9 @@ describe("show", () => {
 			0,
 			[
 				"Cache layer",
-				expect.stringMatching(new RegExp(`^${idOf(file)} · by alice · \\d+ s ago · claimed by alice on ${host} until \\d\\d:\\d\\d|.* until \\d{4}-`)),
+				expect.stringMatching(
+					new RegExp(`^${idOf(file)} · by alice · \\d+ s ago · claimed by alice on ${host} until \\d\\d:\\d\\d|.* until \\d{4}-`),
+				),
 				"",
 				"The introduction.",
 				"",
@@ -507,7 +563,13 @@ describe("show", () => {
 				"typed by her",
 			],
 		]);
-		expect(plain((await tty(["show", "cache", "--last", "1"])).out).slice(2)).toEqual(["", "(2 more)", "", expect.stringMatching(/^note · carol/), "typed by her"]);
+		expect(plain((await tty(["show", "cache", "--last", "1"])).out).slice(2)).toEqual([
+			"",
+			"(2 more)",
+			"",
+			expect.stringMatching(/^note · carol/),
+			"typed by her",
+		]);
 	});
 });
 
@@ -524,9 +586,17 @@ describe("claim, release and done", () => {
 		expect(end - before).toBeGreaterThanOrEqual(2 * 3600_000);
 		expect(end - Date.now()).toBeLessThanOrEqual(2 * 3600_000);
 		const shown = await json("show", "cache");
-		expect([shown.holder, shown.entries.map(({ id }: { id: string }) => id)]).toEqual([{ name: "alice", host, until: until.slice(6) }, [id]]);
+		expect([shown.holder, shown.entries.map(({ id }: { id: string }) => id)]).toEqual([
+			{ name: "alice", host, until: until.slice(6) },
+			[id],
+		]);
 		const bytes = text(file);
-		for (const words of [["claim", "cache"], ["release", "cache"], ["done", "cache"], ["done", "cache", "mine"]])
+		for (const words of [
+			["claim", "cache"],
+			["release", "cache"],
+			["done", "cache"],
+			["done", "cache", "mine"],
+		])
 			expectRefused(await bob(...words), 5, new RegExp(`claimed by alice on ${host} until ${until.slice(6)}`));
 		expect(text(file)).toBe(bytes);
 		expect((await bob("add", "cache", "anybody may")).code).toBe(0);
@@ -534,9 +604,17 @@ describe("claim, release and done", () => {
 
 	test("another host of the same name is another", async () => {
 		const { x, put, text } = make();
-		const file = put("cache.md", "---\ntitle: x\n---\n\n### aaaaaaaa · claim · alice · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on elsewhere\n<!-- aaaaaaaa -->\n");
+		const file = put(
+			"cache.md",
+			"---\ntitle: x\n---\n\n### aaaaaaaa · claim · alice · 2026-01-01T00:00:00.000Z\n\nuntil 2999-01-01T00:00:00.000Z on elsewhere\n<!-- aaaaaaaa -->\n",
+		);
 		const bytes = text(file);
-		for (const words of [["claim", "cache"], ["release", "cache"], ["done", "cache"]]) expectRefused(await x(...words), 5, /claimed by alice on elsewhere until 2999-/);
+		for (const words of [
+			["claim", "cache"],
+			["release", "cache"],
+			["done", "cache"],
+		])
+			expectRefused(await x(...words), 5, /claimed by alice on elsewhere until 2999-/);
 		expect(text(file)).toBe(bytes);
 	});
 
@@ -547,9 +625,15 @@ describe("claim, release and done", () => {
 			const [[, , until = ""] = []] = rows(await x("claim", "cache", ...args));
 			return Math.round((Date.parse(until.slice(6)) - Date.now()) / 60_000);
 		};
-		expect([await end("--for", "30m"), await end("--for", "3h"), await end("--for", "10m"), await end("--for", "7d")]).toEqual([30, 180, 180, 7 * 24 * 60]);
+		expect([await end("--for", "30m"), await end("--for", "3h"), await end("--for", "10m"), await end("--for", "7d")]).toEqual([
+			30,
+			180,
+			180,
+			7 * 24 * 60,
+		]);
 		expect((await json("show", "cache")).holder.name).toBe("alice");
-		for (const wrong of [["--for", "0s"], ["--for", "soon"], ["--for", "2"], ["--for"], ["--for", "-1h"]]) expectRefused(await x("claim", "cache", ...wrong), 2, /--for/);
+		for (const wrong of [["--for", "0s"], ["--for", "soon"], ["--for", "2"], ["--for"], ["--for", "-1h"]])
+			expectRefused(await x("claim", "cache", ...wrong), 2, /--for/);
 	});
 
 	test("an expired one can be taken by another, and is no longer released by who had it", async () => {
@@ -592,14 +676,42 @@ describe("claim, release and done", () => {
 		expect((await json("show", one)).done).toBe(false);
 	});
 
+	test("the last words of done mention too", async () => {
+		const { x, card, tree } = make();
+		card("Cache");
+		tree.join("bob");
+		expect(await x("done", "cache", "@bob it is merged")).toMatchObject({ code: 0, err: "" });
+		expect(
+			tree
+				.node("bob")
+				.inbox.list()
+				.items.map(({ from, kind }) => [from, kind]),
+		).toEqual([["alice", "note"]]);
+	});
+
 	test("--json of each is one document", async () => {
 		const { json, card } = make();
 		const file = card("Cache");
 		const claimed = await json("claim", "cache");
-		expect(claimed).toEqual({ schema: "xfer.claim/1", file, id: claimed.id, holder: { name: "alice", host, until: expect.stringMatching(DATE) } });
+		expect(claimed).toEqual({
+			schema: "xfer.claim/1",
+			file,
+			id: claimed.id,
+			holder: { name: "alice", host, until: expect.stringMatching(DATE) },
+		});
 		expect(await json("release", "cache")).toEqual({ schema: "xfer.card/1", file, released: true });
 		const done = await json("done", "cache", "x");
-		expect(done).toEqual({ schema: "xfer.entry/1", file, id: done.id, type: "done", author: "alice", date: expect.stringMatching(DATE), text: "x", flaws: [] });
+		expect(done).toEqual({
+			schema: "xfer.entry/1",
+			file,
+			id: done.id,
+			type: "done",
+			author: "alice",
+			date: expect.stringMatching(DATE),
+			text: "x",
+			flaws: [],
+			mentioned: [],
+		});
 	});
 });
 
@@ -616,7 +728,8 @@ describe("edit", () => {
 		"created_at: 2026-01-01T00:00:00.000Z",
 		"",
 	];
-	const rest = "\r\n\nintro\r\n\n### aaaaaaaa · note · bob · 2026-01-01T00:00:00.000Z\n\ntitle: not this\n<!-- aaaaaaaa -->\nno last newline";
+	const rest =
+		"\r\n\nintro\r\n\n### aaaaaaaa · note · bob · 2026-01-01T00:00:00.000Z\n\ntitle: not this\n<!-- aaaaaaaa -->\nno last newline";
 
 	test.each([
 		["LF", "\n"],
@@ -636,7 +749,28 @@ describe("edit", () => {
 	test("takes any value as it is: $& and $1, colons, quotes, what YAML reads as another type, nothing; the file keeps its name and id", async () => {
 		const { x, card, json, dir } = make();
 		const file = card("Cache");
-		const values = ["$& and $1 $$ $` $'", "a: b # c", "'single' \"double\" \\", "null", "1e3", "true", "- x", "[a", "{", "&a", "*a", "!t", "@x", "`x`", "日本語 🎉", "---", "...", " blanks ", "tab\there", "x".repeat(5000)];
+		const values = [
+			"$& and $1 $$ $` $'",
+			"a: b # c",
+			"'single' \"double\" \\",
+			"null",
+			"1e3",
+			"true",
+			"- x",
+			"[a",
+			"{",
+			"&a",
+			"*a",
+			"!t",
+			"@x",
+			"`x`",
+			"日本語 🎉",
+			"---",
+			"...",
+			" blanks ",
+			"tab\there",
+			"x".repeat(5000),
+		];
 		for (const value of values) {
 			expect([value, await x("edit", "cache", `--title=${value}`)]).toEqual([value, expect.objectContaining({ code: 0, err: "" })]);
 			const { title, id, warnings } = await json("show", "cache");
@@ -653,7 +787,9 @@ describe("edit", () => {
 	test("several --set and --title at once are all done, or none", async () => {
 		const { x, card, json, text } = make();
 		const file = card("Cache");
-		expect(await x("edit", "cache", "--set", "a=1", "--title", "T", "--set", "b=2", "--set", "a=3", "--set", "constructor=x")).toMatchObject({ code: 0 });
+		expect(
+			await x("edit", "cache", "--set", "a=1", "--title", "T", "--set", "b=2", "--set", "a=3", "--set", "constructor=x"),
+		).toMatchObject({ code: 0 });
 		const { front } = await json("show", "cache");
 		expect([front.a, front.b, front.title, front.constructor]).toEqual(["3", "2", "T", "x"]);
 		const before = text(file);
@@ -679,7 +815,15 @@ describe("edit", () => {
 		] as const)
 			expectRefused(await x("edit", "cache", ...words), 2, why);
 		expect(text(file)).toBe(before);
-		for (const [n, bytes] of ["no front matter\n", "---\ntitle: [x\n---\n", "---\ntitle: x\n", "---\ntitle: !!js/function 'x'\n---\n", "---js\nx\n---\n", "---\na: &x b\nc: *x\n---\n", "---\n- a\n- list\n---\n"].entries()) {
+		for (const [n, bytes] of [
+			"no front matter\n",
+			"---\ntitle: [x\n---\n",
+			"---\ntitle: x\n",
+			"---\ntitle: !!js/function 'x'\n---\n",
+			"---js\nx\n---\n",
+			"---\na: &x b\nc: *x\n---\n",
+			"---\n- a\n- list\n---\n",
+		].entries()) {
 			const other = put(`other-${n}.md`, bytes);
 			expectRefused(await x("edit", `other-${n}`, "--title", "x"), 2);
 			expect(text(other)).toBe(bytes);
@@ -733,7 +877,10 @@ describe("rm", () => {
 			expect(out).toContain(`delete ${one} and its 1 Entry for good? [y/N] `);
 		}
 		expect(ls(dir)).toEqual([".locks", one, two].sort());
-		expect(await tty(["rm", "one", "--purge"], { input: "y\n" })).toMatchObject({ code: 0, out: expect.stringContaining(`purged  ${one}`) });
+		expect(await tty(["rm", "one", "--purge"], { input: "y\n" })).toMatchObject({
+			code: 0,
+			out: expect.stringContaining(`purged  ${one}`),
+		});
 		expect(ls(dir)).toEqual([".locks", two]);
 		expect(await x("rm", "two", "--purge", "--yes")).toMatchObject({ code: 0, err: "", out: `purged\t${two}\n` });
 		expect([ls(dir), ls(dir, ".locks")]).toEqual([[".locks"], []]);
@@ -771,7 +918,11 @@ describe("repair", () => {
 		);
 		const before = text(file);
 		const shown = await x("show", "cache");
-		expect([shown.code, Buffer.from(shown.bytes).toString("latin1"), shown.err]).toEqual([0, before, expect.stringMatching(/git left two sides[^\n]*\(xfer board repair cache\)\n$/)]);
+		expect([shown.code, Buffer.from(shown.bytes).toString("latin1"), shown.err]).toEqual([
+			0,
+			before,
+			expect.stringMatching(/git left two sides[^\n]*\(xfer board repair cache\)\n$/),
+		]);
 		const texts = (document: { entries: { text: string }[] }) => document.entries.map(({ text }) => text);
 		const document = JSON.parse((await x("show", "cache", "--json")).out);
 		expect([texts(document).slice(0, 3), document.warnings]).toEqual([["both", "ours", "theirs"], ["conflict"]]);
@@ -817,7 +968,8 @@ describe("watch", () => {
 				.filter((line) => !line.includes("probe"));
 		return { child, code, lines, errors: () => streams.err };
 	}
-	const entry = (id: string, words: string, author = "carol") => `\n### ${id} · note · ${author} · 2026-01-01T00:00:00.000Z\n\n${words}\n<!-- ${id} -->\n`;
+	const entry = (id: string, words: string, author = "carol") =>
+		`\n### ${id} · note · ${author} · 2026-01-01T00:00:00.000Z\n\n${words}\n<!-- ${id} -->\n`;
 
 	test("prints date, Card, id, type, author and the first line of each Entry once, as it comes: by the CLI, >>, an editor, a rename, on a new Card", async () => {
 		const made = make();
@@ -826,7 +978,10 @@ describe("watch", () => {
 		await x("add", "cache", "before the watch");
 		const { lines, errors } = await watch(made);
 		const fields = () => lines().map((line) => line.split("\t"));
-		const next = async (count: number) => await until(() => lines().length >= count && fields(), `line ${count}`);
+		const next = async (count: number) => {
+			await until(() => lines().length >= count, `line ${count}`);
+			return fields();
+		};
 
 		const [[, id] = []] = rows(await x("add", "cache", "by the CLI\nand more", "--type", "finding"));
 		expect((await next(1))[0]).toEqual([expect.stringMatching(DATE), idOf(file), id, "finding", "alice", "by the CLI"]);
@@ -846,7 +1001,14 @@ describe("watch", () => {
 		expect((await next(5))[4]?.slice(2)).toEqual(["dddddddd", "note", "carol", "in another file"]);
 
 		fs.appendFileSync(at(file), "\n### finding · dave\n\ntyped by hand, without an end\n");
-		expect((await next(6))[5]).toEqual(["", idOf(file), expect.stringMatching(/^[0-9a-z]{8}$/), "finding", "dave", "typed by hand, without an end"]);
+		expect((await next(6))[5]).toEqual([
+			"",
+			idOf(file),
+			expect.stringMatching(/^[0-9a-z]{8}$/),
+			"finding",
+			"dave",
+			"typed by hand, without an end",
+		]);
 
 		const other = card("Another");
 		board.add(other, { author: "bob", text: "on a new Card" });
@@ -964,8 +1126,19 @@ describe("the command line", () => {
 			expect(others[n]?.out).toMatch(new RegExp(`^(?:.*\\| )?xfer board ${name}\\b`, "m"));
 			for (const flag of ["--as", "--json", "--help"]) expect(others[n]?.out).toMatch(new RegExp(`^ +${flag} `, "m"));
 		}
-		const flags = { list: ["--all", "--mine"], show: ["--last", "--since"], add: ["--type", "--no-mention"], claim: ["--for"], edit: ["--title", "--set"], rm: ["--undo", "--purge", "--yes"], watch: ["--timeout"], init: ["--remote"], sync: ["--every", "--no-mention"] };
-		for (const [name, some] of Object.entries(flags)) for (const flag of some) expect(others[names.indexOf(name)]?.out).toMatch(new RegExp(`^ +${flag} `, "m"));
+		const flags = {
+			list: ["--all", "--mine"],
+			show: ["--last", "--since"],
+			add: ["--type", "--no-mention"],
+			claim: ["--for"],
+			edit: ["--title", "--set"],
+			rm: ["--undo", "--purge", "--yes"],
+			watch: ["--timeout"],
+			init: ["--remote"],
+			sync: ["--every", "--no-mention"],
+		};
+		for (const [name, some] of Object.entries(flags))
+			for (const flag of some) expect(others[names.indexOf(name)]?.out).toMatch(new RegExp(`^ +${flag} `, "m"));
 		expect((await run([...cli, "help", "board"], { env })).out).toBe(board?.out);
 		expect((await run([...cli, "help", "board", "add"], { env })).out).toBe(others[names.indexOf("add")]?.out);
 		expect((await run([...cli, "--help"], { env })).out).toMatch(/^ +xfer board +\S/m);
@@ -975,7 +1148,13 @@ describe("the command line", () => {
 	test("what is no sub-command is refused, with the one that is meant", async () => {
 		const { x, card } = make();
 		card("Cache");
-		for (const [typed, meant] of [["lst", "list"], ["shwo", "show"], ["calim", "claim"], ["relase", "release"], ["repiar", "repair"]])
+		for (const [typed, meant] of [
+			["lst", "list"],
+			["shwo", "show"],
+			["calim", "claim"],
+			["relase", "release"],
+			["repiar", "repair"],
+		])
 			expectRefused(await x(typed as string), 2, new RegExp(`no command "${typed}" \\(did you mean xfer board ${meant}\\?\\)`));
 		for (const typed of ["frobnicate", "cache", ""]) expectRefused(await x(typed), 2, /xfer board --help lists them/);
 		expectRefused(await x("\x1b[2Jx"), 2, /no command "\\/);
@@ -992,7 +1171,9 @@ describe("the command line", () => {
 			[["release", "cache", "extra"], /too many words/],
 			[["rm", "cache", "extra"], /too many words/],
 			[["repair", "cache", "extra"], /too many words/],
-			...["show", "add", "claim", "release", "done", "edit", "rm"].map((name) => [[name], new RegExp(`board ${name} needs CARD \\(xfer board ${name} CARD`)] as const),
+			...["show", "add", "claim", "release", "done", "edit", "rm"].map(
+				(name) => [[name], new RegExp(`board ${name} needs CARD \\(xfer board ${name} CARD`)] as const,
+			),
 			[["new"], /needs TITLE \(xfer board new TITLE/],
 			[["list", "--foo"], /no flag --foo here \(xfer board list\)/],
 			[["add", "cache", "--typ", "x"], /no flag --typ here \(--type TYPE\)/],
@@ -1021,7 +1202,13 @@ describe("the command line", () => {
 		];
 		for (const words of lines) expect(await run([...cli, ...words], { env })).toMatchObject({ code: 0, err: "" });
 		expect((await board.read(file)).entries.map(({ author }) => author)).toEqual(["bob", "bob", "bob", "bob", "bob", "add", "list"]);
-		for (const words of [["--json", "board"], ["board", "--json"], ["--json", "board", "list"], ["board", "--json", "list"], ["board", "list", "--json"]])
+		for (const words of [
+			["--json", "board"],
+			["board", "--json"],
+			["--json", "board", "list"],
+			["board", "--json", "list"],
+			["board", "list", "--json"],
+		])
 			expect(JSON.parse((await run([...cli, ...words], { env })).out).schema).toBe("xfer.board/1");
 		expectRefused(await run([...cli, "board", "add", "cache", "x", "--as", "no name!"], { env }), 2);
 	});
@@ -1066,7 +1253,15 @@ describe("the command line", () => {
 			const { dir, file, as, text } = shared();
 			fs.chmodSync(path.join(dir, ".locks"), 0o755);
 			const before = text(file);
-			for (const words of [["add", "cache", "x"], ["claim", "cache"], ["edit", "cache", "--title", "x"], ["new", "T"], ["rm", "cache"], ["done", "cache"], ["rm", "cache", "--purge", "--yes"]]) {
+			for (const words of [
+				["add", "cache", "x"],
+				["claim", "cache"],
+				["edit", "cache", "--title", "x"],
+				["new", "T"],
+				["rm", "cache"],
+				["done", "cache"],
+				["rm", "cache", "--purge", "--yes"],
+			]) {
 				const result = await as(...words);
 				expect([words, result]).toEqual([words, { ...result, code: 1, out: "", err: expect.stringMatching(cure) }]);
 				expect(result.err).toMatch(/EACCES|EROFS|EPERM/);
@@ -1081,6 +1276,68 @@ describe("the command line", () => {
 			expect(await as("show", "cache")).toMatchObject({ code: 0, err: "" });
 			expect(rows(await as("list")).length).toBe(1);
 		});
+	});
+});
+
+describe("a Board", () => {
+	test("may be a symlink to a directory elsewhere, such as a clone", async () => {
+		const { x, root, home, dir } = make();
+		const elsewhere = path.join(home, "clone");
+		fs.mkdirSync(elsewhere);
+		fs.mkdirSync(root, { recursive: true });
+		fs.symlinkSync(elsewhere, dir);
+		const [[id = "", file = ""] = []] = rows(await x("new", "Cache"));
+		expect(path.dirname(file)).toBe(elsewhere);
+		for (const words of [
+			["add", id, "x"],
+			["edit", id, "--title", "y"],
+			["claim", id],
+			["show", id],
+		])
+			expect(await x(...words)).toMatchObject({ code: 0, err: "" });
+		expect(rows(await x("list")).map((row) => row.slice(0, 4))).toEqual([[id, "y", "alice", "2"]]);
+		expect(ls(elsewhere)).toEqual([".locks", path.basename(file)]);
+	});
+
+	test("of one bad Card shows the others, and what is no Card is never opened, changed or deleted", async () => {
+		const { x, card, dir, at, put } = make();
+		const file = card("Cache");
+		put("odd-one.md", Buffer.from([0, 1, 2, 0xff, 0xfe]));
+		put("odd-two.md", "---\ntitle: *anchor\n---\n");
+		fs.mkdirSync(at("odd-three.md"));
+		fs.symlinkSync("/etc/passwd", at("odd-four.md"));
+		await run(["mkfifo", at("odd-five.md")], { env: { PATH: process.env.PATH } });
+		put("large.md", "---\ntitle: Large\n---\n");
+		fs.truncateSync(at("large.md"), 50 * 1024 * 1024);
+		const before = ls(dir);
+		const list = await x("list");
+		expect(list.code).toBe(0);
+		expect(
+			rows(list)
+				.map(([, title]) => title)
+				.sort(),
+		).toEqual(["Cache", "Large", "odd-one", "odd-two"]);
+		for (const name of ["odd-two", "odd-three", "odd-four", "odd-five", "large"])
+			expect(list.err).toMatch(new RegExp(`^xfer: ${name}\\.md\\b`, "m"));
+		for (const name of ["odd-three", "odd-four", "odd-five"])
+			for (const words of [["show"], ["add"], ["claim"], ["edit", "--title", "x"], ["rm"], ["rm", "--purge", "--yes"], ["repair"]]) {
+				const [command = "", ...more] = words;
+				const result = await x(command, `${name}.md`, ...(command === "add" ? ["text"] : more));
+				expect([name, words, result.code, result.out]).toEqual([name, words, 3, ""]);
+			}
+		expect([ls(dir), (await x("show", file)).code]).toEqual([before, 0]);
+	});
+
+	// Its errors are taken for the Card's.
+	test.fails("says what stands in the way in .locks, exit 1", async () => {
+		const { x, card, dir } = make();
+		const file = card("Cache");
+		fs.mkdirSync(path.join(dir, ".locks", `${file}.old`));
+		for (const words of [
+			["edit", file, "--title", "x"],
+			["repair", file],
+		])
+			expectRefused(await x(...words), 1, /\.old/);
 	});
 });
 
@@ -1099,11 +1356,18 @@ describe("completion", () => {
 		expect(await complete(env, "boa")).toEqual(["board"]);
 		expect(await complete(env, "board", "re")).toEqual(["release", "repair"]);
 		expect(await complete(env, "board", "")).toContain("merge-driver");
-		for (const command of ["show", "add", "edit", "claim", "release", "done", "rm", "watch", "repair"]) expect(await complete(env, "board", command, "")).toEqual(names);
+		for (const command of ["show", "add", "edit", "claim", "release", "done", "rm", "watch", "repair"])
+			expect(await complete(env, "board", command, "")).toEqual(names);
 		expect(await complete(env, "board", "show", "cache")).toEqual([names[0]]);
 		expect(await complete(env, "board", "add", "--type", "note", "fl")).toEqual([names[1]]);
 		expect(await complete(env, "board", "add", "cache", "--type", "")).toEqual(["answer", "decision", "finding", "note", "question"]);
-		for (const words of [["list", ""], ["new", ""], ["show", "cache", ""], ["add", "cache", ""]]) expect(await complete(env, "board", ...words)).toEqual([]);
+		for (const words of [
+			["list", ""],
+			["new", ""],
+			["show", "cache", ""],
+			["add", "cache", ""],
+		])
+			expect(await complete(env, "board", ...words)).toEqual([]);
 	});
 
 	test("without a Board is nothing, and none is made", async () => {
@@ -1127,7 +1391,10 @@ describe("control characters of a Card are shown and never obeyed", () => {
 	/** Everything that a terminal might obey: CSI, OSC, backspace, CR, bell, DEL, C1 as UTF-8, line separator, bidi override, NUL. */
 	const evil = "a\x1b[2J\x1b]0;title\x07b\bc\rd\x7fe\u009b31mf\u2028g\u202eh\u2066i\0j";
 	const shown = "a\\x1b[2J\\x1b]0;title\\x07b\\x08c\\x0dd\\x7fe\\x9b31mf\\u2028g\\u202eh\\u2066i\\x00j";
-	const controls = (text: string) => [...text.replace(colours, "").replaceAll("\r\n", "\n")].filter((char) => /[\p{Cc}\u2028-\u202e\u2066-\u2069]/u.test(char) && !/[\n\t]/.test(char));
+	const controls = (text: string) =>
+		[...text.replace(colours, "").replaceAll("\r\n", "\n")].filter(
+			(char) => /[\p{Cc}\u2028-\u202e\u2066-\u2069]/u.test(char) && !/[\n\t]/.test(char),
+		);
 
 	function fill({ put }: ReturnType<typeof make>) {
 		const value = JSON.stringify(`said ${evil}`);
@@ -1143,9 +1410,33 @@ describe("control characters of a Card are shown and never obeyed", () => {
 		const made = make();
 		fill(made);
 		fs.mkdirSync(made.at("dir\x1b[2J.md"));
-		const commands = [["list"], ["list", "--all", "--mine"], [], ["show", "k3f9q2"], ["show", "k3f9q2", "--last", "1"], ["show", "evil"], ["show", evil.replaceAll("\0", "")], ["claim", "k3f9q2"], ["release", "k3f9q2"], ["done", "k3f9q2"], ["edit", "k3f9q2", "--set", evil.replaceAll("\0", "")], ["add", "evil-\x1b[31", "hi"], ["claim", "evil-\x1b[31"], ["release", "evil-\x1b[31"], ["rm", "evil-\x1b[31"], ["rm", "evil-\x1b[31", "--undo"], ["edit", "evil-\x1b[31", "--title", "x"], ["repair", "evil-\x1b[31"], ["done", "evil-\x1b[31"], ["rm", "evil-\x1b[31", "--purge"]];
+		const commands = [
+			["list"],
+			["list", "--all", "--mine"],
+			[],
+			["show", "k3f9q2"],
+			["show", "k3f9q2", "--last", "1"],
+			["show", "evil"],
+			["show", evil.replaceAll("\0", "")],
+			["claim", "k3f9q2"],
+			["release", "k3f9q2"],
+			["done", "k3f9q2"],
+			["edit", "k3f9q2", "--set", evil.replaceAll("\0", "")],
+			["add", "evil-\x1b[31", "hi"],
+			["claim", "evil-\x1b[31"],
+			["release", "evil-\x1b[31"],
+			["rm", "evil-\x1b[31"],
+			["rm", "evil-\x1b[31", "--undo"],
+			["edit", "evil-\x1b[31", "--title", "x"],
+			["repair", "evil-\x1b[31"],
+			["done", "evil-\x1b[31"],
+			["rm", "evil-\x1b[31", "--purge"],
+		];
 		for (const words of commands) {
-			const [terminal, pipe] = [await made.tty(words, { columns: 1000, ...(words.includes("--purge") && { input: "n\n" }) }), await made.x(...words)];
+			const [terminal, pipe] = [
+				await made.tty(words, { columns: 1000, ...(words.includes("--purge") && { input: "n\n" }) }),
+				await made.x(...words),
+			];
 			expect([words, controls(terminal.out)]).toEqual([words, []]);
 			const piped = words[0] === "show" ? pipe.err : pipe.out + pipe.err; // a pipe gets the file's bytes
 			expect([words, controls(piped), pipe.out.includes("\n\n") && words[0] !== "show"]).toEqual([words, [], false]);
@@ -1168,7 +1459,10 @@ describe("control characters of a Card are shown and never obeyed", () => {
 	test("in what watch prints, on a terminal and in a pipe", async () => {
 		const { env, board, card } = make();
 		const file = card("Cache");
-		for (const argv of [["script", "-qec", `stty cols 1000; exec ${[...cli, "board", "watch"].map(quote).join(" ")}`, "/dev/null"], [...cli, "board", "watch"]]) {
+		for (const argv of [
+			["script", "-qec", `stty cols 1000; exec ${[...cli, "board", "watch"].map(quote).join(" ")}`, "/dev/null"],
+			[...cli, "board", "watch"],
+		]) {
 			const child = start(argv, { env, stdio: ["ignore", "pipe", "pipe"] });
 			let out = "";
 			for (const stream of [child.stdout, child.stderr])
