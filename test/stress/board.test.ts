@@ -6,7 +6,7 @@ import { crc32 } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import { formatEntry, parseCard } from "../../lib/card.ts";
 import { type Board, type OpenCard, openBoard, openTree } from "../../lib/index.ts";
-import { cli, ls, type Result, run, sh, tempTree, until } from "../helpers.ts";
+import { cli, ls, type Result, run, sh, start, tempTree, until } from "../helpers.ts";
 import { type Actor, actor } from "./actor.ts";
 import type { WriterOptions } from "./writer.ts";
 
@@ -636,4 +636,100 @@ test("20 Cards of one title made at once are 20 Cards", async () => {
 	for (const { title, createdBy, introduction, warnings } of cards)
 		expect([title, createdBy, warnings]).toEqual(["One title", introduction.toString().trim().replace("text ", "node"), []]);
 	expectNothingLeft(board);
+});
+
+describe("a command that is killed", () => {
+	/** Runs it so often, and kills it and all that it has started at any moment of its life. How many of them have ended by themselves. */
+	async function killing(
+		count: number,
+		argv: string[],
+		options: { env: NodeJS.ProcessEnv; input: Buffer },
+		look: () => Promise<void>,
+	): Promise<number> {
+		const began = performance.now();
+		expect(await run(argv, options)).toMatchObject({ code: 0 });
+		const life = performance.now() - began;
+		let ended = 1;
+		for (let n = 0; n < count; n++) {
+			const child = start(argv, { env: options.env, stdio: ["pipe", "ignore", "pipe"], detached: true });
+			child.stdin?.on("error", () => {}); // killed before it has read all
+			child.stdin?.end(options.input);
+			const { pid = 0 } = child;
+			const timer = setTimeout(() => child.exitCode === null && process.kill(n % 2 ? -pid : pid, "SIGKILL"), Math.random() * life * 1.2);
+			const code = await new Promise((resolve) => child.on("close", resolve)); // also of what it has started: they hold its output
+			clearTimeout(timer);
+			if (code === 0) ended++;
+			await look();
+		}
+		return ended;
+	}
+	const input = Buffer.from("a line of some text\n".repeat(50_000));
+
+	test.each(each)("add by %s leaves the Entry whole, a beginning that is marked, or nothing", async (_, argv) => {
+		const { env, board, file } = make();
+		const options = { env: { ...env, XFER_NODE: "bob" }, input };
+		let whole = 0;
+		const ended = await killing(25, [...argv, "board", "add", file, "-"], options, async () => {
+			const { entries, warnings } = await board.read(file);
+			expect(warnings).toEqual([]);
+			const good = entries.filter(({ flaws }) => flaws.length === 0);
+			expect(good.filter(({ text, author }) => !text.equals(input) || author !== "bob").length).toBe(0);
+			for (const { flaws } of entries.filter((entry) => !good.includes(entry))) expect(flaws).toContain("torn");
+			whole = good.length;
+		});
+		expect(whole).toBeGreaterThanOrEqual(ended);
+	});
+
+	test.each(each)("new by %s leaves the Card whole, or none", async (_, argv) => {
+		const { env, board } = make();
+		const before = board.files().length;
+		const ended = await killing(25, [...argv, "board", "new", "Killed", "-", "--as", "bob"], { env, input }, async () => {
+			for (const file of board.files().filter((name) => name.startsWith("killed"))) {
+				const { introduction, createdBy, warnings } = await board.read(file);
+				expect([introduction.equals(input.subarray(0, -1)), createdBy, warnings]).toEqual([true, "bob", []]);
+			}
+		});
+		expect(board.files().length - before).toBeGreaterThanOrEqual(ended);
+	});
+
+	test("edit leaves the old Card or the new one", async () => {
+		const { env, board, file, card } = make();
+		const { id } = board.add(file, { author: "alice", text: input });
+		const sleeping = fs.readFileSync(card);
+		let n = 0;
+		for (let round = 0; round < 10; round++) {
+			const child = start([...cli, "board", "edit", file, "--title", `Title of ${n++}`], { env, stdio: "ignore" });
+			const timer = setTimeout(() => child.kill("SIGKILL"), Math.random() * 300);
+			await new Promise((resolve) => child.on("close", resolve));
+			clearTimeout(timer);
+			const bytes = fs.readFileSync(card);
+			const title = /^title: (.*)$/m.exec(bytes.subarray(0, 500).toString())?.[1] ?? "";
+			expect(title).toMatch(/^Title of (nobody|\d+)$/);
+			expect(bytes.toString()).toBe(sleeping.toString().replace("Title of nobody", title));
+			fs.rmSync(path.join(board.directory, ".locks"), { recursive: true, force: true }); // as if the lock had become stale
+		}
+		expect((await board.read(file)).entries.map((entry) => [entry.id, entry.text.length, entry.flaws])).toEqual([[id, input.length, []]]);
+	});
+});
+
+test("a Card that is deleted while others add, edit and claim is gone: they are told so, and none makes it anew", async () => {
+	const { env, board } = make();
+	for (let round = 0; round < 5; round++) {
+		const { file } = board.create({ title: "Gone", author: "alice" });
+		const commands = [cli, sh("dash"), sh("busybox")].flatMap((argv) => [
+			[...argv, "board", "add", file, "hello"],
+			[...argv, "board", "claim", file, "--as", "bob"],
+			[...argv, "board", "done", file, "--as", "carol"],
+		]);
+		commands.push([...cli, "board", "edit", file, "--title", "x"], [...cli, "board", "repair", file], [...cli, "board", "rm", file]);
+		const running = commands.map((argv) => run(argv, { env }));
+		await new Promise((resolve) => setTimeout(resolve, Math.random() * 100));
+		expect(await run([...cli, "board", "rm", file, "--purge", "--yes"], { env })).toMatchObject({ code: 0, err: "" });
+		for (const [n, { code, err }] of (await Promise.all(running)).entries()) {
+			if (code === 3) expect(err).toMatch(/^xfer: [^\n]+\n$/);
+			else expect([commands[n], code, err]).toEqual([commands[n], expect.toBeOneOf([0, 5]), expect.anything()]);
+		}
+		expect(board.files()).not.toContain(file);
+		expectNothingLeft(board);
+	}
 });
