@@ -191,15 +191,14 @@ describe("an Entry whose bytes are seen to come", () => {
 	});
 });
 
-// Its size is asked before it is opened: by then it is another file's.
-test.fails("a Card that is replaced all the while by a longer and a shorter one is read as one of them", async () => {
+test("a Card that is replaced all the while by a longer and a shorter one is read as one of them", async () => {
 	const { board, file, card, env } = make();
 	fs.appendFileSync(card, formatEntry({ id: "aaaaaaaa", type: "note", author: "bob", date: 0, text: Buffer.from("text") }));
 	const reader = writer({ node: "reader", does: "read", file }, env);
 	await begin([reader]);
 	const bytes = fs.readFileSync(card).toString();
 	const old = new Date(Date.now() - 60_000);
-	for (let n = 0; n < 40_000 && lines([reader], "wrong").length === 0; n++) {
+	for (let n = 0; n < 10_000 && lines([reader], "wrong").length === 0; n++) {
 		const other = path.join(board.directory, ".locks", "x.new");
 		fs.writeFileSync(other, bytes.replace("of nobody", `of ${"nobody ".repeat(1 + (n % 2))}`));
 		fs.utimesSync(other, old, old);
