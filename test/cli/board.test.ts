@@ -784,6 +784,13 @@ describe("edit", () => {
 		expect(ls(dir, ".locks")).toEqual([]);
 	});
 
+	test.fails("takes __proto__ for a key as any other", async () => {
+		const { x, card, text } = make();
+		const file = card("Cache");
+		expect(await x("edit", "cache", "--set", "__proto__=x", "--set", "a=b")).toMatchObject({ code: 0, err: "" });
+		expect(text(file)).toMatch(/^__proto__: x$/m);
+	});
+
 	test("several --set and --title at once are all done, or none", async () => {
 		const { x, card, json, text } = make();
 		const file = card("Cache");
