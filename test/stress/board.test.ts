@@ -324,15 +324,6 @@ describe("an editor that was killed in the middle", () => {
 		expect(await Promise.race([claiming, late])).toMatchObject({ code: 0 });
 	});
 
-	test("lets all pass that waited for it, each with its own change", async () => {
-		const { env, board, file, id } = await killed();
-		const keys = Array.from({ length: 10 }, (_, n) => `key${n}`);
-		const results = await Promise.all(keys.map((key) => run([...cli, "board", "edit", id, "--set", `${key}=${key}`], { env })));
-		expect(results.map(({ code, err }) => [code, err])).toEqual(keys.map(() => [0, ""]));
-		const { front } = await board.read(file);
-		expect(keys.filter((key) => front.get(key) !== key)).toEqual([]);
-	});
-
 	// Two take it for theirs, and one of them gives up.
 	test.fails("leaves a lock of which none fails who finds it stale at the same moment", async () => {
 		const { env, board } = make();
@@ -356,28 +347,43 @@ describe("an editor that was killed in the middle", () => {
 		}
 	});
 
-	test("is cleared away by whoever comes next: what it left is added once", async () => {
+	test("is cleared away by whoever comes next: what it left is added once, and all pass that waited, each with its own change", async () => {
 		const { env, board, file, id } = await killed();
 		const old = path.join(board.directory, ".locks", `${file}.old`);
 		const entry = { id: "k3f9q2ab", type: "note", author: "bob", date: 0, text: Buffer.from("to the old one") };
 		fs.appendFileSync(old, formatEntry(entry));
-		await until(() => !fs.existsSync(path.join(board.directory, ".locks", `${file}.lock`)) || !fresh(board, file), "a stale lock", 30_000);
-		const results = await Promise.all(
-			[["show", id], ["list"], ["edit", id, "--set", "x=y"], ["add", id, "hello"]].map((words) =>
-				run([...cli, "board", ...words], { env }),
-			),
-		);
-		for (const result of results) expect(result).toMatchObject({ code: 0, err: "" });
-		await until(() => !fs.existsSync(old), "the recovery");
-		const { entries } = await board.read(file);
+		const keys = Array.from({ length: 8 }, (_, n) => `key${n}`);
+		const results = await Promise.all([
+			...keys.map((key) => run([...cli, "board", "edit", id, "--set", `${key}=${key}`], { env })),
+			run([...cli, "board", "add", id, "hello"], { env }),
+		]);
+		expect(results.map(({ code, err }) => [code, err])).toEqual(results.map(() => [0, ""]));
+		const { front, entries } = await board.read(file);
+		expect(keys.filter((key) => front.get(key) !== key)).toEqual([]);
 		expect(entries.map(({ text }) => text.toString()).sort()).toEqual(["hello", "to the old one"]);
+		expectNothingLeft(board);
+	});
+
+	test("or slept for longer than its lock, changes nothing when it wakes up after others", async () => {
+		const { env, board, file, card } = make();
+		const trace = path.join(tempDir(), "trace");
+		const strace = ["strace", "-f", "-o", trace, "-e", "trace=rename", "-e", "inject=rename:delay_enter=14000000:when=1"];
+		const late = run([...strace, ...cli, "board", "edit", file, "--title", "Title of one who slept"], { env });
+		await until(() => fs.existsSync(trace) && fs.readFileSync(trace, "utf8").includes("rename("), "the one who sleeps");
+		board.add(file, { author: "alice", text: "before" });
+		expect(await run([...cli, "board", "edit", file, "--set", "key=value"], { env })).toMatchObject({ code: 0, err: "" });
+		board.add(file, { author: "alice", text: "after" });
+		expect((await late).code).not.toBe(0);
+		const { front, entries, title } = await board.read(file);
+		expect([title, front.get("key"), entries.map(({ text }) => text.toString())]).toEqual([
+			"Title of nobody",
+			"value",
+			["before", "after"],
+		]);
+		expect(fs.readFileSync(card, "utf8").split("before").length).toBe(2);
+		expectNothingLeft(board);
 	});
 });
-
-/** Whether somebody may still be behind a lock. */
-function fresh(board: Board, file: string): boolean {
-	return Date.now() - fs.statSync(path.join(board.directory, ".locks", `${file}.lock`)).mtimeMs < 10_000;
-}
 
 const refused = {
 	cli: /^xfer: [^\n]+ \([^\n]+\)\n$/,
