@@ -1298,7 +1298,7 @@ describe("the command line", () => {
 			expect(rows(await as("list")).length).toBe(1);
 		});
 
-		test.fails("can read it where .locks may not be entered", async () => {
+		test("can read it where .locks may not be entered", async () => {
 			const { as } = shared();
 			expect(await as("show", "cache")).toMatchObject({ code: 0, err: "" });
 			expect(rows(await as("list")).length).toBe(1);
@@ -1355,8 +1355,7 @@ describe("a Board", () => {
 		expect([ls(dir), (await x("show", file)).code]).toEqual([before, 0]);
 	});
 
-	// Its errors are taken for the Card's.
-	test.fails("says what stands in the way in .locks, exit 1", async () => {
+	test("says what stands in the way in .locks, exit 1", async () => {
 		const { x, card, dir } = make();
 		const file = card("Cache");
 		fs.mkdirSync(path.join(dir, ".locks", `${file}.old`));
@@ -1403,8 +1402,7 @@ describe("completion", () => {
 		expect(ls(root)).toEqual([]);
 	});
 
-	// They are those of `board` itself.
-	test.fails("of the flags of a sub-command is its own; of --as, the Nodes", async () => {
+	test("of the flags of a sub-command is its own; of --as, the Nodes", async () => {
 		const { env, tree } = make();
 		tree.join("bob");
 		expect(await complete(env, "board", "show", "--as", "")).toEqual(["bob"]);
