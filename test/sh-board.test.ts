@@ -24,7 +24,7 @@ interface Shown {
 		title?: string;
 		created_by?: string;
 		entries?: { author?: string; date?: string | null }[];
-		holder?: { name: string } | null;
+		holder?: { name: string; host: string; until: string } | null;
 		done?: boolean;
 		removed?: boolean;
 		warnings?: string[];
@@ -94,10 +94,19 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 			if (shows.entries) expect([name, count]).toEqual([name, `${shows.entries.length}`]);
 			if (shows.holder !== undefined) expect([name, holder]).toEqual([name, shows.holder?.name ?? ""]);
 			if (shows.done !== undefined) expect([name, some.has(id)]).toEqual([name, !shows.done && !shows.removed]);
-			if (last?.date) expect([name, date]).toEqual([name, last.date]);
+			if (last?.date) expect([name, Date.parse(date as string)]).toEqual([name, Math.floor(Date.parse(last.date))]);
 			if (last?.author) expect([name, author]).toEqual([name, last.author]);
 			if (shows.created_by) expect([name, by]).toEqual([name, shows.created_by]);
 			// of YAML it reads keys with one line of text
+			if (shows.holder) {
+				const { err, code } = await board("eve", ["claim", id]);
+				const { name: who, host, until } = shows.holder;
+				expect([name, code, err]).toEqual([
+					name,
+					5,
+					`xfer: ${who} on ${host || "no host"} holds x-${id}.md until ${new Date(until).toISOString()}\n`,
+				]);
+			}
 			if (shows.title && !shows.warnings?.includes("yaml") && !/title-(folded|next-line)/.test(name))
 				expect([name, title]).toEqual([name, shows.title.replace("\t", "\\x09").replace("cache-layer-k3f9q2", `x-${id}`)]);
 		}
