@@ -229,14 +229,9 @@ xfer_do_board() {
 	xfer_me || [ ! -L "$_dir" ] || xfer_die 2 "$_dir leads to no Node (choose another name)"
 	xfer_host
 	_on=$(printf %s "$_host" | tr -c A-Za-z0-9._- _)
-	if [ $_action = new ] && [ ! -d "$_root/board" ]; then
-		mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
-		xfer_sync "$_root" || : # a directory that can't be synced is no failure
-	fi
-	if ! cd "$_root/board" 2>/dev/null; then
-		[ $_action != list ] || exit 0
-		xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
-	fi
+	[ $_action != new ] || mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
+	case $_action in list) [ -d "$_root/board" ] || exit 0 ;; esac
+	cd "$_root/board" 2>/dev/null || xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
 	case $_action in list | new) ;; *) xfer_card "$_first" ;; esac
 	case $_action in list | show) ;; *) mkdir -p .locks || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)" ;; esac
 	"xfer_board_$_action"
@@ -270,7 +265,7 @@ xfer_board_new() {
 	_status=$?
 	rm -f "$_entry" "$_spool"
 	[ $_status = 0 ] || xfer_die 1 "can't make $PWD/$_card (is there space?)"
-	xfer_sync . || : # it is there, and must not be made again for this
+	xfer_sync . .. || : # it is there, and must not be made again for this
 	printf '%s\t%s\n' "$_id" "$PWD/$_card"
 }
 
@@ -958,11 +953,11 @@ xfer_receipt() {
 	printf '%s\n' "$_card"
 }
 
-# The text of an Entry or a Card: words in _body, or standard input in the file _spool. With $1 there must be one, and without words
-# standard input is read.
+# The text of an Entry or a Card: words in _body, or standard input in the file _spool, which is read without a - too when $1 says that
+# there must be a text.
 xfer_board_text() {
-	_body=$_words _spool='' _size=${#_words}
-	if [ -n "$_dash" ] || { [ -n "${1-}" ] && [ $_count -lt 2 ]; }; then
+	_body=$_words _size=${#_words}
+	if [ -n "$_dash" ] || [ "$_count:${1-}" = 1:must ]; then
 		[ $_count -lt 2 ] || xfer_die 2 "words, or - for standard input, not both"
 		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		xfer_clock 24 # for the names of what it writes
@@ -1003,11 +998,11 @@ xfer_append() {
 
 # Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. 1: it is still.
 xfer_settled() {
-	_tries=0
-	while [ -e ".locks/$_card.old" ]; do
-		[ $_tries -lt 240 ] || return 1
-		sleep 0.05 2>/dev/null && _tries=$((_tries + 1)) || { sleep 1 && _tries=$((_tries + 20)); }
+	for _try in 0 1 2 3 4 5 6 7 8 9 10 11; do
+		[ -e ".locks/$_card.old" ] || return 0
+		sleep 1
 	done
+	return 1
 }
 
 # Reads Cards [14] as $1 says, list or holder; their names come from standard input.
@@ -1179,7 +1174,6 @@ END {
 # Reads Cards [14] whose names it gets, each with A (all of it) or L (a large one: its front matter) before and / after. Modes: list (a line
 # each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with one line of text, bare or in quotes.
 xfer_awk_cards=$xfer_functions'
-function is_id(s) { return length(s) == 8 && s ~ /^[0-9a-hjkmnp-tv-z]+$/ }
 function scalar(s) {
 	s = trim(s)
 	if (s ~ /^"/ && is_json(s)) return string(s)
@@ -1193,7 +1187,7 @@ function header(s,   f, n, fields, i) {
 	if (n < 2) return 0
 	for (i = 1; i <= n; i++) f[i] = trim(f[i])
 	i = 1
-	h_id = is_id(f[1]) && (n > 2 || f[1] ~ /[0-9]/) ? f[i++] : "" # of two fields the first may be a type of 8 letters
+	h_id = f[1] ~ "^" id8 "$" && (n > 2 || f[1] ~ /[0-9]/) ? f[i++] : "" # of two fields the first may be a type of 8 letters
 	h_type = length(f[i]) < 33 && f[i] ~ /^[a-z][a-z0-9_-]*$/ ? f[i++] : "note"
 	h_date = norm(f[n] ~ /^[0-9-]*$/ ? f[n] "T00:00:00Z" : f[n])
 	if (h_date != "" || (h_id != "" && i < n && f[n] ~ /^[0-9TZ:.-]*$/)) n--
@@ -1217,10 +1211,10 @@ function sides(   i, s, side, found) {
 	split("", side_of) # they do not fit together: text
 	return 0
 }
-function begin(s, text) {
+# a line that begins an Entry of the fields in h_id to h_date; stray: it is text already
+function begin(s, is_stray) {
 	open = torn = 1
-	id = h_id; type = h_type; by = h_by; when = h_date
-	stray = text
+	id = h_id; type = h_type; by = h_by; when = h_date; stray = is_stray
 	raw = rest = top = ""
 	lines = 0
 	keep(s)
@@ -1235,11 +1229,11 @@ function finish(   k) {
 	if (id == "") id = "\n" raw # in place of the hash: the same for the same bytes alone
 	k = seen[id]
 	if (k && (raw == bytes[k] || (torn && index(bytes[k], raw) == 1))) return
-	if (k && !(cut[k] && index(raw, bytes[k]) == 1)) { id = "\n" raw; if (seen[id]) return; k = 0 }
+	if (k && (!cut[k] || index(raw, bytes[k]) != 1)) { id = "\n" raw; k = 0; if (seen[id]) return }
 	if (!k) k = seen[id] = ++m
-	before = when == "" ? before : when # what has no date stands where the one before it does
-	key[k] = before id; last[k] = before
-	cut[k] = torn; bytes[k] = raw; what[k] = type; author[k] = by; dated[k] = when; first[k] = top
+	if (when != "") before = when # what has no date stands where the one before it does
+	place[k] = before; key[k] = before id; cut[k] = torn; bytes[k] = raw
+	what[k] = type; author[k] = by; dated[k] = when; first[k] = top
 }
 function parse(side,   i, s, some) {
 	before = made
@@ -1250,7 +1244,7 @@ function parse(side,   i, s, some) {
 		if (header(s)) { finish(); begin(line[i]); some = 1 }
 		else if (open) {
 			keep(line[i])
-			if (!stray && s ~ /^<!-- ........ -->$/ && is_id(substr(s, 6, 8)) && (id == "" || id == substr(s, 6, 8))) { torn = 0; finish() }
+			if (s == "<!-- " id " -->" || (id == "" && !stray && s ~ "^<!-- " id8 " -->$")) { torn = 0; finish() }
 			else if (++lines < 3 && top == "") top = s
 		} else if (some && s ~ /[^ \t]/) { header("### note \302\267 unknown"); begin(line[i], 1) }
 	}
@@ -1287,29 +1281,29 @@ function read(path, large,   i, j, s, size) {
 	}
 }
 # what the Entries come to: ended, gone, holder (NAME@HOST) and until; latest is the date of the last of mine
-function state(   i, j, f, w, who, end, since, claims, till) {
-	holder = latest = ""
-	ended = gone = 0
+function state(   i, j, f, w, t, who, end, since, claims) {
+	holder = latest = ended = gone = ""
 	for (j = 1; j <= m; j++) {
 		i = order[j]
+		t = what[i]
 		w = dated[i]
 		split(first[i], f, " ")
-		if (what[i] != "release") ended = what[i] == "done"
-		if (what[i] == "claim") {
+		if (t != "release") ended = t == "done"
+		if (t == "removed" || t == "restored") gone = t == "removed"
+		if (t == "done") split("", end)
+		if (t == "claim") {
 			if (first[i] !~ /^until [^ \t]+ on [^ \t]/) f[2] = f[4] = ""
 			who = author[i] "@" f[4]
-			till = norm(f[2])
-			if (till == "" && w != "") till = after(w, 7200)
-			if (end[who] > w) { if (till > end[who]) end[who] = till }
-			else { end[who] = till; since[who] = ++claims }
+			until = norm(f[2])
+			if (until == "" && w != "") until = after(w, 7200)
+			if (end[who] <= w) { end[who] = ""; since[who] = ++claims } # a new one, behind the others
+			if (end[who] < until) end[who] = until
 		}
-		else if (what[i] == "release") {
+		if (t == "release") {
 			if (first[i] !~ /^on [^ \t]/) f[2] = ""
 			for (who in end) if (who == author[i] "@" f[2] || who == author[i] "@" || (f[2] == "" && index(who, author[i] "@") == 1)) end[who] = ""
 		}
-		else if (what[i] == "done") split("", end)
-		else if (what[i] == "removed" || what[i] == "restored") gone = what[i] == "removed"
-		if (author[i] == me && w > latest && w < after(now, 60)) latest = w
+		if (author[i] == me && w > latest && w < after(now, 60)) latest = w # a clock that is off by more does not count
 	}
 	for (who in end) if (end[who] > now && (holder == "" || since[who] < since[holder])) holder = who
 	until = end[holder]
@@ -1317,7 +1311,7 @@ function state(   i, j, f, w, who, end, since, claims, till) {
 # a date so many seconds later
 function after(s, seconds) { return substr(date(epoch(substr(s, 1, 19) "Z") + seconds), 1, 19) substr(s, 20) }
 function shown(s) { return s == "" ? "" : substr(s, 1, 23) "Z" }
-BEGIN { now = norm(now); six = "[0-9a-hjkmnp-tv-z]"; six = six six six six six six }
+BEGIN { now = norm(now); c = "[0-9a-hjkmnp-tv-z]"; id6 = c c c c c c; id8 = id6 c c }
 { names[++cards] = $0 }
 END {
 	RS = "\n"
@@ -1337,11 +1331,11 @@ END {
 		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue
 		sub(/\.md$/, "", file)
 		title = front["title"] == "" ? file : front["title"]
-		maker = front["created_by"] == "" ? "unknown" : front["created_by"]
+		maker = front["created_by"] == "" ? "unknown" : clean(front["created_by"], "shown")
 		i = order[m]
-		w = m ? last[i] : made
-		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" six "$") ? substr(file, RSTART + 1) : file, "shown"),
-			clean(title, "shown"), clean(maker, "shown"), large ? "?" : m, shown(w), clean(m ? author[i] : maker, "shown"), name
+		w = m ? place[i] : made
+		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" id6 "$") ? substr(file, RSTART + 1) : file, "shown"),
+			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, name
 	}
 }'
 
