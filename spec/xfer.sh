@@ -727,7 +727,6 @@ xfer_text() {
 	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
 		_body=$_words _size=${#_words}
 	else
-		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		[ -z "$_words" ] || [ -z "$_o_subject" ] || xfer_die 2 "two subjects (with - the words are the subject)"
 		_o_subject=$_o_subject$_words
 		xfer_id
@@ -746,6 +745,7 @@ xfer_duration() {
 
 # Standard input in the file $1, which becomes _spool; its size in _size.
 xfer_spool() {
+	[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 	_spool=$1
 	head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
 	_size=$(($(wc -c <"$_spool")))
@@ -959,7 +959,6 @@ xfer_board_text() {
 	_body=$_words _size=${#_words}
 	if [ -n "$_dash" ] || [ "$_count:${1-}" = 1:must ]; then
 		[ $_count -lt 2 ] || xfer_die 2 "words, or - for standard input, not both"
-		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		xfer_clock 24 # for the names of what it writes
 		xfer_digits
 		xfer_spool ".locks/$_digits.in"
@@ -1009,12 +1008,15 @@ xfer_settled() {
 xfer_cards() { awk -v RS=/ -v mode="$1" -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" -v me="$_me" -v on="$_on" "$xfer_awk_cards"; }
 
 # Who holds _card, in _h_holder, _h_on and _h_until; 1: it is somebody else. In _h_date the time, but after what who acts has added: a merge
-# orders by date, and a release must not come before its claim.
+# orders by date, and a release must not come before its claim. Looks again when the last Entry may be just being written.
 xfer_holder() {
-	xfer_clock 0
-	for _name_of in date holder on until; do IFS='' read -r "_h_$_name_of"; done <<-END
-		$(printf 'A%s/' "$_card" | xfer_cards holder)
-	END
+	while :; do
+		xfer_clock 0
+		for _name_of in date holder on until torn; do IFS='' read -r "_h_$_name_of"; done <<-END
+			$(printf 'A%s/' "$_card" | xfer_cards holder)
+		END
+		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
+	done
 	case $_h_holder@$_h_on in @ | "$_me@" | "$_me@$_on") ;; *) return 1 ;; esac
 }
 
@@ -1215,11 +1217,10 @@ function sides(   i, s, side, found) {
 function begin(s, is_stray) {
 	open = torn = 1
 	id = h_id; type = h_type; by = h_by; when = h_date; stray = is_stray
-	raw = rest = top = ""
+	raw = top = ""
+	rest = s "\n"
 	lines = 0
-	keep(s)
 }
-function keep(s) { if (length(rest) > 2000) { raw = raw rest; rest = "" } rest = rest s "\n" } # appending to a long string copies all of it
 # the Entry that ends here counts, unless it stood before
 function finish(   k) {
 	if (!open) return
@@ -1243,8 +1244,9 @@ function parse(side,   i, s, some) {
 		sub(/\r$/, "", s)
 		if (header(s)) { finish(); begin(line[i]); some = 1 }
 		else if (open) {
-			keep(line[i])
-			if (s == "<!-- " id " -->" || (id == "" && !stray && s ~ "^<!-- " id8 " -->$")) { torn = 0; finish() }
+			if (length(rest) > 2000) { raw = raw rest; rest = "" } # appending to a long string copies all of it
+			rest = rest line[i] "\n"
+			if (!stray && (id == "" ? s ~ "^<!-- " id8 " -->$" : s == "<!-- " id " -->")) { torn = 0; finish() }
 			else if (++lines < 3 && top == "") top = s
 		} else if (some && s ~ /[^ \t]/) { header("### note \302\267 unknown"); begin(line[i], 1) }
 	}
@@ -1325,7 +1327,7 @@ END {
 		if (mode == "holder") {
 			ms = substr(latest, 21, 3) + 1
 			print shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000))
-			print name "\n" clean(substr(holder, i + 1), "shown") "\n" shown(until)
+			print name "\n" clean(substr(holder, i + 1), "shown") "\n" shown(until) "\n" cut[order[m]]
 			exit
 		}
 		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue

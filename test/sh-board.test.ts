@@ -231,6 +231,23 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
 	});
 
+	test("an Entry that is just being written is read when it is whole", async () => {
+		const entry = (id: string, type: string, text: string) => `\n### ${id} · ${type} · carol · 2026-01-01T00:00:00.000Z\n\n${text}`;
+		const target = card(
+			"x-aaaaaa.md",
+			`${entry("aaaaaaa1", "claim", "until 2999-01-01T00:00:00Z on den\n<!-- aaaaaaa1 -->\n")}${entry("aaaaaaa2", "release", "")}`,
+		);
+		const tools = instead(
+			"date",
+			`[ -e "$HOME/once" ] || case "$*" in -r*) : >"$HOME/once"; printf 'on box\\n<!-- aaaaaaa2 -->\\n' >>'${target}' ;; esac; exec $real "$@"`,
+		);
+		const { code, out, err } = await board("bob", ["claim", "aaaaaa"], { env: tools });
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol on den holds")]);
+		// what stays torn, or was typed by hand, keeps nobody waiting for long
+		fs.writeFileSync(target, `${fs.readFileSync(target, "utf8")}\n### note · bob\nx`);
+		expect((await board("carol", ["release", "aaaaaa"])).code).toBe(5);
+	});
+
 	test("what another holds stays theirs, and a text for it is thrown away", async () => {
 		card("x-aaaaaa.md");
 		await board("alice", ["claim", "aaaaaa"]);
