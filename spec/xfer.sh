@@ -1294,7 +1294,7 @@ function state(   i, j, f, w, t, who, end, since, claims) {
 		if (t == "removed" || t == "restored") gone = t == "removed"
 		if (t == "done") split("", end)
 		if (t == "claim") {
-			if (first[i] !~ /^until [^ \t]+ on [^ \t]/) f[2] = f[4] = ""
+			if (first[i] !~ /^until [^ \t]+ on [^ \t]/) split("", f)
 			who = author[i] "@" f[4]
 			until = norm(f[2])
 			if (until == "" && w != "") until = after(w, 7200)
@@ -1302,7 +1302,7 @@ function state(   i, j, f, w, t, who, end, since, claims) {
 			if (end[who] < until) end[who] = until
 		}
 		if (t == "release") {
-			if (first[i] !~ /^on [^ \t]/) f[2] = ""
+			if (first[i] !~ /^on [^ \t]/) split("", f)
 			for (who in end) if (who == author[i] "@" f[2] || who == author[i] "@" || (f[2] == "" && index(who, author[i] "@") == 1)) end[who] = ""
 		}
 		if (author[i] == me && w > latest && w < after(now, 60)) latest = w # a clock that is off by more does not count
