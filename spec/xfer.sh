@@ -1213,14 +1213,6 @@ function sides(   i, s, side, found) {
 	split("", side_of) # they do not fit together: text
 	return 0
 }
-# a line that begins an Entry of the fields in h_id to h_date; stray: it is text already
-function begin(s, is_stray) {
-	open = torn = 1
-	id = h_id; type = h_type; by = h_by; when = h_date; stray = is_stray
-	raw = top = ""
-	rest = s "\n"
-	lines = 0
-}
 # the Entry that ends here counts, unless it stood before
 function finish(   k) {
 	if (!open) return
@@ -1236,23 +1228,32 @@ function finish(   k) {
 	place[k] = before; key[k] = before id; cut[k] = torn; bytes[k] = raw
 	what[k] = type; author[k] = by; dated[k] = when; first[k] = top
 }
-function parse(side,   i, s, some) {
+function parse(side,   i, s, some, fields) {
 	before = made
 	for (i = start; i <= n; i++) {
 		if (side_of[i] && side_of[i] != side) continue
 		s = line[i]
 		sub(/\r$/, "", s)
-		if (header(s)) { finish(); begin(line[i]); some = 1 }
-		else if (open) {
+		fields = header(s)
+		if (fields || (!open && some && s ~ /[^ \t]/)) {
+			finish()
+			stray = !fields
+			if (stray) header("### note \302\267 unknown")
+			id = h_id; type = h_type; by = h_by; when = h_date
+			open = torn = some = 1
+			lines = 0
+			raw = top = ""
+			rest = line[i] "\n"
+		} else if (open) {
 			if (length(rest) > 2000) { raw = raw rest; rest = "" } # appending to a long string copies all of it
 			rest = rest line[i] "\n"
 			if (!stray && (id == "" ? s ~ "^<!-- " id8 " -->$" : s == "<!-- " id " -->")) { torn = 0; finish() }
-			else if (++lines < 3 && top == "") top = s
-		} else if (some && s ~ /[^ \t]/) { header("### note \302\267 unknown"); begin(line[i], 1) }
+			else if (++lines < 3 && top == "") top = s # behind the empty line that most headers have
+		}
 	}
 	finish()
 }
-# all of the file: its front matter in front, its m Entries, in their order in order
+# reads a file: its front matter in front, its m Entries, their numbers as they are to be read in order
 function read(path, large,   i, j, s, size) {
 	split("", line); split("", front); split("", seen); split("", order)
 	n = m = 0
@@ -1282,7 +1283,7 @@ function read(path, large,   i, j, s, size) {
 		order[j] = i
 	}
 }
-# what the Entries come to: ended, gone, holder (NAME@HOST) and until; latest is the date of the last of mine
+# what the Entries come to: ended, gone, holder (NAME@HOST) and until; latest: the last date of mine
 function state(   i, j, f, w, t, who, end, since, claims) {
 	holder = latest = ended = gone = ""
 	for (j = 1; j <= m; j++) {

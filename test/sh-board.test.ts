@@ -231,6 +231,15 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
 	});
 
+	test("a claim is given back when what was replaced stays there: nobody knows what it will still add", async () => {
+		const target = card("x-aaaaaa.md");
+		fs.mkdirSync(path.join(root, "board", ".locks"));
+		fs.linkSync(target, path.join(root, "board", ".locks", "x-aaaaaa.md.old"));
+		const { code, out, err } = await board("bob", ["claim", "aaaaaa"], { env: instead("sleep", "exit 0") });
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining(".locks/x-aaaaaa.md.old")]);
+		expect(fs.readFileSync(target, "utf8")).toMatch(/ · claim · bob · .* · release · bob · /s);
+	});
+
 	test("an Entry that is just being written is read when it is whole", async () => {
 		const entry = (id: string, type: string, text: string) => `\n### ${id} · ${type} · carol · 2026-01-01T00:00:00.000Z\n\n${text}`;
 		const target = card(
