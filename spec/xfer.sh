@@ -229,8 +229,10 @@ xfer_do_board() {
 	xfer_me || [ ! -L "$_dir" ] || xfer_die 2 "$_dir leads to no Node (choose another name)"
 	xfer_host
 	_on=$(printf %s "$_host" | tr -c A-Za-z0-9._- _)
-	[ $_action != new ] || mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
-	case $_action in list) [ -d "$_root/board" ] || exit 0 ;; esac
+	case $_action in
+	list) [ -d "$_root/board" ] || exit 0 ;;
+	new) mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)" ;;
+	esac
 	cd "$_root/board" 2>/dev/null || xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
 	case $_action in list | new) ;; *) xfer_card "$_first" ;; esac
 	case $_action in list | show) ;; *) mkdir -p .locks || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)" ;; esac
@@ -265,7 +267,7 @@ xfer_board_new() {
 	_status=$?
 	rm -f "$_entry" "$_spool"
 	[ $_status = 0 ] || xfer_die 1 "can't make $PWD/$_card (is there space?)"
-	xfer_sync . .. || : # it is there, and must not be made again for this
+	xfer_sync . "$_root" || : # it is there, and must not be made again for this
 	printf '%s\t%s\n' "$_id" "$PWD/$_card"
 }
 
@@ -1017,6 +1019,7 @@ xfer_holder() {
 		END
 		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
 	done
+	[ -n "$_h_date" ] && [ -r "$_card" ] || { rm -f "$_spool" && xfer_die 1 "can't read $PWD/$_card"; } # nobody knows who holds it
 	case $_h_holder@$_h_on in @ | "$_me@" | "$_me@$_on") ;; *) return 1 ;; esac
 }
 
@@ -1270,7 +1273,7 @@ function read(path, large,   i, j, s, size) {
 		sub(/\r$/, "", s)
 		if ((size += length(s) + 1 + (s != line[i])) > 65536 || (i == 1 && s != "---") || (header(s) == 4 && s ~ /Z$/)) break
 		if (i > 1 && s == "---") start = i + 1
-		if (match(s, /^(title|created_by|created_at):[ \t]/) && !(substr(s, 1, RLENGTH - 2) in front)) front[substr(s, 1, RLENGTH - 2)] = scalar(substr(s, RLENGTH))
+		if (match(s, /^(title|created_by|created_at):[ \t]/)) { j = substr(s, 1, RLENGTH - 2); if (!(j in front)) front[j] = scalar(substr(s, RLENGTH)) }
 	}
 	if (start == 1) split("", front)
 	made = norm(front["created_at"])

@@ -257,6 +257,14 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect((await board("carol", ["release", "aaaaaa"])).code).toBe(5);
 	});
 
+	test("a Card that can't be read is nobody's to be done with", async () => {
+		const target = card("x-aaaaaa.md");
+		const before = fs.readFileSync(target);
+		const { code, out, err } = await board("bob", ["done", "aaaaaa", "-"], { input: "x", env: instead("awk", "exit 1") });
+		expect([code, out, err]).toEqual([1, "", `xfer: can't read ${target}\n`]);
+		expect([fs.readFileSync(target).equals(before), ls(root, "board", ".locks")]).toEqual([true, []]);
+	});
+
 	test("what another holds stays theirs, and a text for it is thrown away", async () => {
 		card("x-aaaaaa.md");
 		await board("alice", ["claim", "aaaaaa"]);
