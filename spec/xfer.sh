@@ -242,11 +242,8 @@ xfer_do_board() {
 # A line for each Card, newest activity first.
 xfer_board_list() {
 	xfer_clock 0
-	_large=$_nl$(find . ! -name . -prune -type f -name '*.md' -size +32768)$_nl # more than 16 MiB: not to be read
-	for _file in *.md; do
-		xfer_is_card "$_file" || continue
-		case $_large in *"$_nl./$_file$_nl"*) printf 'L%s/' "$_file" ;; *) printf 'A%s/' "$_file" ;; esac
-	done | xfer_cards list | sort -r | cut -d "$(printf '\037')" -f 2
+	_large=$(find . ! -name . -prune -type f -name '*.md' -size +32768) # more than 16 MiB
+	for _file in *.md; do ! xfer_is_card "$_file" || printf '%s/' "$_file"; done | xfer_cards list | sort -r | cut -d "$(printf '\037')" -f 2
 }
 
 # Publishes a Card whole, under a name that nobody has.
@@ -289,9 +286,8 @@ xfer_board_claim() {
 	xfer_holder || xfer_held
 	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
-	_lost='' _why=''
-	xfer_settled || _why="$PWD/.locks/$_card.old is still there (xfer board list mends it when somebody was killed)"
-	xfer_holder || _lost=1
+	xfer_settled && _why='' || _why="$PWD/.locks/$_card.old is still there (xfer board list mends it when somebody was killed)"
+	xfer_holder && _lost='' || _lost=1
 	[ -n "$_h_holder" ] || _why='the claim has ended by now (somebody was done with it, or it was short)'
 	if [ -n "$_lost$_why" ]; then
 		_body="on $_on"
@@ -999,15 +995,12 @@ xfer_append() {
 
 # Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. 1: it is still.
 xfer_settled() {
-	for _try in 0 1 2 3 4 5 6 7 8 9 10 11; do
-		[ -e ".locks/$_card.old" ] || return 0
-		sleep 1
-	done
-	return 1
+	for _try in 0 1 2 3 4 5 6 7 8 9 10 11; do [ ! -e ".locks/$_card.old" ] || sleep 1; done
+	[ ! -e ".locks/$_card.old" ]
 }
 
-# Reads Cards [14] as $1 says, list or holder; their names come from standard input.
-xfer_cards() { awk -v RS=/ -v mode="$1" -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" -v me="$_me" -v on="$_on" "$xfer_awk_cards"; }
+# Reads Cards as $1 says, list or holder; their names come from standard input, each with a / behind it. Of the _large ones the front matter.
+xfer_cards() { LARGE=$_large awk -v RS=/ -v mode="$1" -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" -v me="$_me" -v on="$_on" "$xfer_awk_cards"; }
 
 # Who holds _card, in _h_holder, _h_on and _h_until; 1: it is somebody else. In _h_date the time, but after what who acts has added: a merge
 # orders by date, and a release must not come before its claim. Looks again when the last Entry may be just being written.
@@ -1015,7 +1008,7 @@ xfer_holder() {
 	while :; do
 		xfer_clock 0
 		for _name_of in date holder on until torn; do IFS='' read -r "_h_$_name_of"; done <<-END
-			$(printf 'A%s/' "$_card" | xfer_cards holder)
+			$(printf '%s/' "$_card" | xfer_cards holder)
 		END
 		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
 	done
@@ -1176,8 +1169,8 @@ END {
 	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, id, sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
 }'
 
-# Reads Cards [14] whose names it gets, each with A (all of it) or L (a large one: its front matter) before and / after. Modes: list (a line
-# each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with one line of text, bare or in quotes.
+# Reads Cards [14]. Modes: list (a line each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with
+# one line of text, bare or in quotes.
 xfer_awk_cards=$xfer_functions'
 function scalar(s) {
 	s = trim(s)
@@ -1322,16 +1315,15 @@ BEGIN { now = norm(now); c = "[0-9a-hjkmnp-tv-z]"; id6 = c c c c c c; id8 = id6 
 END {
 	RS = "\n"
 	for (c = 1; c <= cards; c++) {
-		file = substr(names[c], 2)
-		large = names[c] ~ /^L/
+		file = names[c]
+		large = index("\n" ENVIRON["LARGE"] "\n", "\n./" file "\n")
 		read("./" file, large)
 		state()
-		i = index(holder, "@")
-		name = substr(holder, 1, i - 1)
+		split(holder, h, "@")
 		if (mode == "holder") {
 			ms = substr(latest, 21, 3) + 1
 			print shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000))
-			print name "\n" clean(substr(holder, i + 1), "shown") "\n" shown(until) "\n" cut[order[m]]
+			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]]
 			exit
 		}
 		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue
@@ -1341,7 +1333,7 @@ END {
 		i = order[m]
 		w = m ? place[i] : made
 		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" id6 "$") ? substr(file, RSTART + 1) : file, "shown"),
-			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, name
+			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, h[1]
 	}
 }'
 
