@@ -217,7 +217,7 @@ xfer_do_doctor() {
 
 # Cards: topics on the Board that Entries are appended to [14].
 xfer_do_board() {
-	_action=${1:-} _h_date='' _text='' _spool=''
+	_action=${1:-} _h_date='' _spool=''
 	[ $# = 0 ] || shift
 	case $_action in
 	list) xfer_args 'as= all mine' "$@" ;;
@@ -227,26 +227,23 @@ xfer_do_board() {
 	*) xfer_die 2 "no board command '$_action' (list, new, show, add, claim, release or done; xfer.sh help)" ;;
 	esac
 	xfer_me || [ ! -L "$_dir" ] || xfer_die 2 "$_dir leads to no Node (choose another name)"
-	if [ $_action = new ] && [ ! -d "$_root/board" ]; then
-		mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)"
-		xfer_sync "$_root" || : # a directory that can't be synced is no failure
-	fi
-	if ! cd "$_root/board" 2>/dev/null; then
-		[ $_action != list ] || exit 0
-		xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
-	fi
+	xfer_host
+	_on=$(printf %s "$_host" | tr -c A-Za-z0-9._- _)
+	case $_action in
+	list) [ -d "$_root/board" ] || exit 0 ;;
+	new) mkdir -p "$_root/board" || xfer_die 1 "can't make $_root/board (a sandbox may forbid it)" ;;
+	esac
+	cd "$_root/board" 2>/dev/null || xfer_die 3 "no Board in $_root (to begin one: xfer.sh board new TITLE)"
 	case $_action in list | new) ;; *) xfer_card "$_first" ;; esac
+	case $_action in list | show) ;; *) mkdir -p .locks || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)" ;; esac
 	"xfer_board_$_action"
 }
 
 # A line for each Card, newest activity first.
 xfer_board_list() {
 	xfer_clock 0
-	_large=$_nl$(find . ! -name . -prune -type f -name '*.md' -size +32768)$_nl # more than 16 MiB: not to be read
-	for _file in *.md; do
-		xfer_regular "$_file" || continue
-		case $_large in *"$_nl./$_file$_nl"*) printf 'L%s/' "$_file" ;; *) printf 'A%s/' "$_file" ;; esac
-	done | ME=$_me awk -v RS=/ -v mode=list -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" "$xfer_cards" | sort -r | cut -d "$(printf '\037')" -f 2
+	_large=$(find . ! -name . -prune -type f -name '*.md' -size +32768) # more than 16 MiB
+	for _file in *.md; do ! xfer_is_card "$_file" || printf '%s/' "$_file"; done | xfer_cards list | sort -r | cut -d "$(printf '\037')" -f 2
 }
 
 # Publishes a Card whole, under a name that nobody has.
@@ -260,14 +257,14 @@ xfer_board_new() {
 	esac
 	xfer_digits
 	_id=${_digits%??}
-	_card=${_slug:-card}-$_id.md _entry=.locks/$_digits.new
+	_card=$_slug-$_id.md _entry=.locks/$_digits.new
 	_header="---${_nl}id: $_id${_nl}title: $_first${_nl}created_by: $_me${_nl}created_at: $_date$_nl---$_nl"
 	[ ${#_header} -le 65536 ] || xfer_die 2 "the title is too long (the header would be ${#_header} bytes, the limit is 65536)"
 	{ printf %s "$_header" && { [ $_size = 0 ] || { echo && xfer_escaped; }; }; } >"$_entry" && xfer_sync "$_entry" && ln "$_entry" "$_card"
 	_status=$?
 	rm -f "$_entry" "$_spool"
 	[ $_status = 0 ] || xfer_die 1 "can't make $PWD/$_card (is there space?)"
-	xfer_sync . || : # it is there, and must not be made again for this
+	xfer_sync . "$_root" || : # it is there, and must not be made again for this
 	printf '%s\t%s\n' "$_id" "$PWD/$_card"
 }
 
@@ -276,12 +273,9 @@ xfer_board_show() { xfer_print "./$_card"; }
 xfer_board_add() {
 	_type=${_o_type:-note}
 	case $_type in [!a-z]* | *[!a-z0-9_-]* | ?????????????????????????????????*) xfer_die 2 "'$_type' is not a type (1 to 32 of a-z 0-9 _ -, the first a letter)" ;; esac
-	xfer_clock 8
-	_text=must
-	xfer_board_text
+	xfer_board_text must
 	xfer_append "$_type"
-	xfer_shown "$_card"
-	printf 'added\t%s\t%s\n' "$_digits" "$_shown"
+	xfer_receipt added "$_digits"
 }
 
 # Appends, then looks whose claim stands first: of several at once one wins.
@@ -289,37 +283,33 @@ xfer_board_claim() {
 	_for=${_o_for:-2h}
 	xfer_duration for "$_for"
 	case ${_for%?} in *[!0]*) ;; *) xfer_die 2 "--for $_for claims nothing (2h, say)" ;; esac
-	xfer_holder
-	xfer_others
+	xfer_holder || xfer_held
 	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
-	xfer_settled
-	xfer_holder
-	if [ "$_h_holder@$_h_on" != "$_me@$_on" ]; then
+	xfer_settled && _why='' || _why="$PWD/.locks/$_card.old is still there (xfer board list mends it when somebody was killed)"
+	xfer_holder && _lost='' || _lost=1
+	[ -n "$_h_holder" ] || _why='the claim has ended by now (somebody was done with it, or it was short)'
+	if [ -n "$_lost$_why" ]; then
 		_body="on $_on"
 		xfer_append release
-		xfer_others
-		xfer_die 5 "$_card could not be claimed: the claim has ended by now (somebody was done with it, or it was short)"
+		[ -z "$_lost" ] || xfer_held
+		xfer_die 5 "$_card could not be claimed: $_why"
 	fi
 	printf 'claimed\t%s\tuntil %s\n' "$_digits" "$_h_until"
 }
 
 xfer_board_release() {
-	xfer_holder
-	xfer_others
+	xfer_holder || xfer_held
 	_body="on $_on"
 	[ -z "$_h_holder" ] || xfer_append release
-	xfer_shown "$_card"
-	printf 'released\t%s\n' "$_shown"
+	xfer_receipt released
 }
 
 xfer_board_done() {
 	xfer_board_text # may take long: who holds it is asked after it
-	xfer_holder
-	xfer_others
+	xfer_holder || xfer_held
 	xfer_append 'done'
-	xfer_shown "$_card"
-	printf 'done\t%s\t%s\n' "$_digits" "$_shown"
+	xfer_receipt 'done' "$_digits"
 }
 
 # A new instance, to be XFER_INSTANCE.
@@ -735,7 +725,6 @@ xfer_text() {
 	if [ -z "$_dash" ] && [ $_count -gt 1 ]; then
 		_body=$_words _size=${#_words}
 	else
-		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		[ -z "$_words" ] || [ -z "$_o_subject" ] || xfer_die 2 "two subjects (with - the words are the subject)"
 		_o_subject=$_o_subject$_words
 		xfer_id
@@ -754,6 +743,7 @@ xfer_duration() {
 
 # Standard input in the file $1, which becomes _spool; its size in _size.
 xfer_spool() {
+	[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 	_spool=$1
 	head -c $((_max + 1)) >"$_spool" || { rm -f "$_spool" && xfer_die 1 "can't write $_spool (is there space?)"; }
 	_size=$(($(wc -c <"$_spool")))
@@ -932,12 +922,18 @@ xfer_release() {
 
 # ---- Cards [14]: from the directory of the Board ----
 
+# Only these are Cards. A repository's README is none.
+xfer_is_card() {
+	case $1 in [Rr][Ee][Aa][Dd][Mm][Ee].md) return 1 ;; esac
+	xfer_regular "$1"
+}
+
 # The Card that a person means by $1: its file name in _card.
 xfer_card() {
 	_piece=${1##*/} && _piece=${_piece%.md} _card='' _best=0 _others=''
 	case $_piece in *[A-Z]*) _piece=$(printf %s "$_piece" | tr A-Z a-z) ;; esac
 	for _file in *.md; do
-		xfer_regular "$_file" || continue
+		xfer_is_card "$_file" || continue
 		_id=${_file%.md}
 		case $_id in *[A-Z]*) _id=$(printf %s "$_id" | tr A-Z a-z) ;; esac
 		case $_id:${#_piece} in "$_piece":*) _rank=3 ;; *-"$_piece":6) _rank=2 ;; *"$_piece"*:*) _rank=1 ;; *) continue ;; esac
@@ -948,25 +944,24 @@ xfer_card() {
 	[ -z "$_others" ] || xfer_die 2 "'$1' fits $_card$_others (say which)"
 }
 
-# What $1 is, with nothing in it that a terminal would obey, in _shown.
-xfer_shown() {
-	_shown=$1
-	case $1 in *[!\ -~]*) _shown=$(VALUE=$1 awk -v mode=shown "$xfer_functions") ;; esac
+# Says what was done to the Card, in the words $@, with nothing in its name that a terminal would obey.
+xfer_receipt() {
+	case $_card in *[!\ -~]*) _card=$(VALUE=$_card awk -v mode=shown "$xfer_functions") ;; esac
+	printf '%s\t' "$@"
+	printf '%s\n' "$_card"
 }
 
-# The text of an Entry or a Card: words in _body, or standard input in the file _spool. When _text says that there must be one, none is
-# refused, and without words standard input is read.
+# The text of an Entry or a Card: words in _body, or standard input in the file _spool, which is read without a - too when $1 says that
+# there must be a text.
 xfer_board_text() {
-	_body=$_words _spool='' _size=${#_words}
-	[ -d .locks ] || mkdir .locks 2>/dev/null || [ -d .locks ] || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)"
-	if [ -n "$_dash" ] || { [ -n "$_text" ] && [ $_count -lt 2 ]; }; then
+	_body=$_words _size=${#_words}
+	if [ -n "$_dash" ] || [ "$_count:${1-}" = 1:must ]; then
 		[ $_count -lt 2 ] || xfer_die 2 "words, or - for standard input, not both"
-		[ ! -t 0 ] || xfer_die 2 "the text is missing (give words, or pipe it in)"
 		xfer_clock 24 # for the names of what it writes
 		xfer_digits
 		xfer_spool ".locks/$_digits.in"
 	fi
-	xfer_fits "${_text:+nothing to add: the text is empty (give words, or - for standard input)}"
+	xfer_fits "${1:+nothing to add: the text is empty (give words, or - for standard input)}"
 }
 
 # The text, as it may stand in a Card: no line of it reads as structure. One newline more than it has.
@@ -980,7 +975,6 @@ xfer_escaped() {
 xfer_append() {
 	xfer_clock 8
 	xfer_digits
-	[ -d .locks ] || mkdir .locks 2>/dev/null || [ -d .locks ] || xfer_die 1 "can't make $PWD/.locks (a sandbox may forbid it)"
 	_entry=.locks/$_digits.new _tries=0
 	{
 		printf '\n### %s · %s · %s · %s\n\n' "$_digits" "$1" "$_me" "${_h_date:-$_date}" && xfer_escaped && printf '<!-- %s -->\n' "$_digits"
@@ -999,30 +993,32 @@ xfer_append() {
 	xfer_die 1 "can't add to $PWD/$_card (may it be written, is there space?)"
 }
 
-# Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. Who was killed at it lets
-# nobody wait for long.
+# Waits while the Card is being replaced: what was appended may be copied only now, behind what others append. 1: it is still.
 xfer_settled() {
-	_tries=0
-	while [ -e ".locks/$_card.old" ] && [ -d ".locks/$_card.lock" ] && [ $_tries -lt 240 ]; do
-		sleep 0.05 2>/dev/null && _tries=$((_tries + 1)) || { sleep 1 && _tries=$((_tries + 20)); }
-	done
+	for _try in 0 1 2 3 4 5 6 7 8 9 10 11; do [ ! -e ".locks/$_card.old" ] || sleep 1; done
+	[ ! -e ".locks/$_card.old" ]
 }
 
-# Who holds _card, in _h_holder, _h_on and _h_until; who acts, on the host _on; in _h_date the time, but after the dates of this second's
-# Entries: a merge orders by date, and a release must not come before its claim.
+# Reads Cards as $1 says, list or holder; their names come from standard input, each with a / behind it. Of the _large ones the front matter.
+xfer_cards() { LARGE=$_large awk -v RS=/ -v mode="$1" -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" -v me="$_me" -v on="$_on" "$xfer_awk_cards"; }
+
+# Who holds _card, in _h_holder, _h_on and _h_until; 1: it is somebody else. In _h_date the time, but after what who acts has added: a merge
+# orders by date, and a release must not come before its claim. Looks again when the last Entry may be just being written.
 xfer_holder() {
-	xfer_clock 0
-	xfer_host
-	_on=$(printf %s "$_host" | tr -c A-Za-z0-9._- _)
-	for _name_of in date holder on until; do IFS='' read -r "_h_$_name_of"; done <<-END
-		$(printf 'A%s/' "$_card" | awk -v RS=/ -v mode=holder -v now="$_date" "$xfer_cards")
-	END
+	while :; do
+		xfer_clock 0
+		for _name_of in date holder on until torn; do IFS='' read -r "_h_$_name_of"; done <<-END
+			$(printf '%s/' "$_card" | xfer_cards holder)
+		END
+		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
+	done
+	[ -n "$_h_date" ] && [ -r "$_card" ] || { rm -f "$_spool" && xfer_die 1 "can't read $PWD/$_card"; } # nobody knows who holds it
+	case $_h_holder@$_h_on in @ | "$_me@" | "$_me@$_on") ;; *) return 1 ;; esac
 }
 
-# Ends the command when somebody else holds the Card.
-xfer_others() {
-	[ -z "$_h_holder" ] || [ "$_h_holder@$_h_on" = "$_me@$_on" ] && return
-	rm -f "$_spool"
+# Ends the command since somebody else holds the Card.
+xfer_held() {
+	[ -z "$_spool" ] || rm -f "$_spool"
 	xfer_die 5 "$_h_holder on ${_h_on:-no host} holds $_card until $_h_until"
 }
 
@@ -1106,6 +1102,8 @@ function epoch(s,   n) {
 	n = days(substr(s, 1, 4) + 0, substr(s, 6, 2) + 0, substr(s, 9, 2) + 0)
 	return day(n) == substr(s, 1, 10) ? sprintf("%.0f", n * 86400 + substr(s, 12, 2) * 3600 + substr(s, 15, 2) * 60 + substr(s, 18, 2)) : ""
 }
+# such a date, so that dates compare as strings; nothing when it is none
+function norm(s) { return epoch(s) == "" ? "" : substr(s, 1, 19) "." substr(substr(s, 21, length(s) - 21) "000000000", 1, 9) }
 BEGIN {
 	for (i = 1; i < 256; i++) { chr[i] = sprintf("%c", i); ord[chr[i]] = i }
 	utf8 = "^([\302-\337][\200-\277]|\340[\240-\277][\200-\277]|[\341-\354\356\357][\200-\277][\200-\277]|\355[\200-\237][\200-\277]|\360[\220-\277][\200-\277][\200-\277]|[\361-\363][\200-\277][\200-\277][\200-\277]|\364[\200-\217][\200-\277][\200-\277])"
@@ -1115,7 +1113,7 @@ BEGIN {
 	if (mode == "quote") { t = quote(s); print (escaped || s ~ /^["[ ]/ || s ~ / $/) ? t : clean(s) }
 	if (mode == "json") print quote(s)
 	if (mode == "shown") print clean(s, "shown")
-	if (mode == "slug") { s = tolower(s); gsub(/[^a-z0-9._-]+/, "-", s); sub(/^[^a-z0-9]+/, "", s); s = substr(s, 1, 48); sub(/-+$/, "", s); print s }
+	if (mode == "slug") { s = tolower(s); gsub(/[^a-z0-9._-]+/, "-", s); sub(/^[^a-z0-9]+/, "", s); s = substr(s, 1, 48); sub(/[.-]+$/, "", s); print s ~ /^(all|unknown)?$/ ? "card" : s }
 }'
 
 # Reads the first 70,000 bytes of a Handoff. Modes: fields (a line each, for xfer_head), line (for inbox), doctor (JSON).
@@ -1166,25 +1164,14 @@ END {
 	if (state == "queued" && expires != "" && expires + 0 <= now) state = "expired"
 	rank = state == "queued" ? 0 : state == "taken" ? 1 : state == "failed" || state == "unreadable" ? 2 : 3
 	if (rank == 3 && !all) exit
-	if (epoch(sent) == "") sent = date(id ~ /^[0-9]+\./ ? id + 0 : time)
-	else sent = substr(sent, 1, 19) "." substr((substr(sent, 20, 1) == "." ? substr(sent, 21, length(sent) - 21) : "") "000", 1, 3) "Z"
+	sent = epoch(sent) == "" ? date(id ~ /^[0-9]+\./ ? id + 0 : time) : substr(norm(sent), 1, 23) "Z"
 	id = clean(id, "shown")
 	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, id, sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
 }'
 
-# Reads Cards [14] whose names it gets, each with A (all of it) or L (a large one: its front matter) before and / after. Modes: list (a line
-# each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with one line of text, bare or in quotes.
-xfer_cards=$xfer_functions'
-# dates as strings that compare; nothing when it is none
-function norm(s,   f) {
-	if (epoch(s) == "") return ""
-	f = substr(s, 21)
-	sub(/Z$/, "", f)
-	return substr(s, 1, 19) "." substr(f "000000000", 1, 9)
-}
-function is_id(s) { return length(s) == 8 && s ~ /^[0-9a-hjkmnp-tv-z]+$/ }
-function is_type(s) { return length(s) < 33 && s ~ /^[a-z][a-z0-9_-]*$/ }
-function is_name(s) { return length(s) < 64 && s ~ /^[a-z0-9][a-z0-9._-]*$/ }
+# Reads Cards [14]. Modes: list (a line each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with
+# one line of text, bare or in quotes.
+xfer_awk_cards=$xfer_functions'
 function scalar(s) {
 	s = trim(s)
 	if (s ~ /^"/ && is_json(s)) return string(s)
@@ -1192,135 +1179,162 @@ function scalar(s) {
 	sub(/[ \t]+#.*$/, "", s)
 	return s
 }
+# how many fields the header s of an Entry has, and them in h_id to h_date; 0: it is a heading
+function header(s,   f, n, fields, i) {
+	n = fields = s ~ /^### / ? split(substr(s, 5), f, / \302\267 /) : 0
+	if (n < 2) return 0
+	for (i = 1; i <= n; i++) f[i] = trim(f[i])
+	i = 1
+	h_id = f[1] ~ "^" id8 "$" && (n > 2 || f[1] ~ /[0-9]/) ? f[i++] : "" # of two fields the first may be a type of 8 letters
+	h_type = length(f[i]) < 33 && f[i] ~ /^[a-z][a-z0-9_-]*$/ ? f[i++] : "note"
+	h_date = norm(f[n] ~ /^[0-9-]*$/ ? f[n] "T00:00:00Z" : f[n])
+	if (h_date != "" || (h_id != "" && i < n && f[n] ~ /^[0-9TZ:.-]*$/)) n--
+	h_by = i > n ? "unknown" : f[i]
+	return i >= n && length(h_by) < 64 && h_by ~ /^[A-Za-z0-9][A-Za-z0-9._-]*$/ ? fields : 0
+}
 # which lines belong to which side of a merge that git left: 1, 2, 0 (both), 3 (neither)
-function sides(   i, s, state, from, found) {
+function sides(   i, s, side, found) {
 	split("", side_of)
 	for (i = 1; i <= n; i++) {
 		s = line[i]
 		sub(/\r$/, "", s)
-		if (s ~ /^<<<<<<<( |$)/ && !state) { state = 1; from = i; side_of[i] = 3; continue }
-		if ((s ~ /^\|\|\|\|\|\|\|( |$)/ && state == 1) || (s == "=======" && (state == 1 || state == 3))) { state = s == "=======" ? 2 : 3; side_of[i] = 3; continue }
-		if (s ~ /^>>>>>>>( |$)/ && state == 2) { side_of[i] = 3; state = 0; found = 1; continue }
-		side_of[i] = state + 0
+		side_of[i] = 3
+		if (s ~ /^<<<<<<<( |$)/) { if (side) break; side = found = 1 }
+		else if (side == 1 && s ~ /^\|\|\|\|\|\|\|( |$)/) side = 3
+		else if ((side == 1 || side == 3) && s == "=======") side = 2
+		else if (side == 2 && s ~ /^>>>>>>>( |$)/) side = 0
+		else side_of[i] = side + 0
 	}
-	if (state) for (i = from; i <= n; i++) side_of[i] = 0
-	return found
+	if (found && !side) return 1
+	split("", side_of) # they do not fit together: text
+	return 0
 }
-function begin(s) { open = ++m; id[m] = type[m] = when[m] = first[m] = raw = rest = ""; by[m] = "unknown"; torn[m] = 1; lines = 0; keep(s) }
-function keep(s) { if (length(rest) > 2000) { raw = raw rest; rest = "" } rest = rest s "\n" } # appending to a long string copies all of it
 # the Entry that ends here counts, unless it stood before
 function finish(   k) {
 	if (!open) return
 	open = 0
-	if ((place[m] = norm(when[m])) == "") place[m] = before
-	before = place[m]
 	raw = raw rest
 	sub(/[\r\n]+$/, "", raw)
-	k = id[m] in seen ? seen[id[m]] : 0
-	if ((raw in stood) || (k && torn[m] && index(bytes[k], raw) == 1)) { m--; return }
-	stood[raw] = 1
-	if (id[m] == "") return
-	if (k && torn[k] && index(raw, bytes[k]) == 1) void[k] = 1
-	if (!k || void[k]) { seen[id[m]] = m; bytes[m] = raw }
+	if (id == "") id = "\n" raw # in place of the hash: the same for the same bytes alone
+	k = seen[id]
+	if (k && (raw == bytes[k] || (torn && index(bytes[k], raw) == 1))) return
+	if (k && (!cut[k] || index(raw, bytes[k]) != 1)) { id = "\n" raw; k = 0; if (seen[id]) return }
+	if (!k) k = seen[id] = ++m
+	if (when != "") before = when # what has no date stands where the one before it does
+	place[k] = before; key[k] = before id; cut[k] = torn; bytes[k] = raw
+	what[k] = type; author[k] = by; dated[k] = when; first[k] = top
 }
-function parse(side,   i, s, f, k, j) {
-	some = 0
-	before = norm(made) # the date of what has none is that of the Entry before it
+function parse(side,   i, s, some, fields) {
+	before = made
 	for (i = start; i <= n; i++) {
 		if (side_of[i] && side_of[i] != side) continue
 		s = line[i]
 		sub(/\r$/, "", s)
-		k = s ~ /^### / ? split(substr(s, 5), f, / \302\267 /) : 0
-		if (k > 1) {
+		fields = header(s)
+		if (fields || (!open && some && s ~ /[^ \t]/)) {
 			finish()
-			begin(line[i])
-			j = is_id(f[1]) ? 2 : 1
-			if (j == 2) id[m] = f[1]
-			if (is_type(f[j])) type[m] = f[j]
-			if (k > j && is_name(f[j + 1])) by[m] = f[j + 1]
-			if (k > j + 1 && epoch(f[j + 2]) != "") when[m] = f[j + 2]
-			some = 1
+			stray = !fields
+			if (stray) header("### note \302\267 unknown")
+			id = h_id; type = h_type; by = h_by; when = h_date
+			open = torn = some = 1
+			lines = 0
+			raw = top = ""
+			rest = line[i] "\n"
 		} else if (open) {
-			keep(line[i])
-			if (id[m] != "" && s == "<!-- " id[m] " -->") { torn[m] = 0; finish() }
-			else if (++lines < 3 && first[m] == "") first[m] = s
-		} else if (some && s !~ /^[ \t]*$/) begin(line[i])
+			if (length(rest) > 2000) { raw = raw rest; rest = "" } # appending to a long string copies all of it
+			rest = rest line[i] "\n"
+			if (!stray && (id == "" ? s ~ "^<!-- " id8 " -->$" : s == "<!-- " id " -->")) { torn = 0; finish() }
+			else if (++lines < 3 && top == "") top = s # behind the empty line that most headers have
+		}
 	}
 	finish()
 }
-function card(file, large,   path, s, i, j, k, t, w, size, order, claims, ended, gone, count, key, title, maker, last, latest, author, who, end) {
-	split("", line); split("", seen); split("", stood); split("", bytes); split("", void)
+# reads a file: its front matter in front, its m Entries, their numbers as they are to be read in order
+function read(path, large,   i, j, s, size) {
+	split("", line); split("", front); split("", seen); split("", order)
 	n = m = 0
-	made = ""
-	path = "./" file
 	while ((getline s < path) > 0) {
 		line[++n] = s
 		if (large && (size += length(s) + 1) > 65536) break
 	}
 	close(path)
+	sub(/^\357\273\277/, "", line[1])
 	start = 1
 	size = 0
-	for (i = 1; i <= n; i++) {
-		s = line[i]
-		if ((size += length(s) + 1) > 65536) break
-		sub(/\r$/, "", s)
-		if (i == 1) sub(/^\357\273\277/, "", s)
-		if (s == "---" && i > 1) { start = i + 1; break }
-		if (i == 1 && s != "---") break
-	}
-	for (i = 2; i < start - 1; i++) {
+	for (i = 1; i <= n && start == 1; i++) {
 		s = line[i]
 		sub(/\r$/, "", s)
-		if (title == "" && s ~ /^title:[ \t]/) title = scalar(substr(s, 7))
-		if (maker == "" && s ~ /^created_by:[ \t]/) maker = scalar(substr(s, 12))
-		if (made == "" && s ~ /^created_at:[ \t]/) made = scalar(substr(s, 12))
+		if ((size += length(s) + 1 + (s != line[i])) > 65536 || (i == 1 && s != "---") || (header(s) == 4 && s ~ /Z$/)) break
+		if (i > 1 && s == "---") start = i + 1
+		if (match(s, /^(title|created_by|created_at):[ \t]/)) { j = substr(s, 1, RLENGTH - 2); if (!(j in front)) front[j] = scalar(substr(s, RLENGTH)) }
 	}
-	if (large) n = 0
-	if (sides()) { parse(1); parse(2); k = 1 } else { parse(0); k = 0 }
+	if (start == 1) split("", front)
+	made = norm(front["created_at"])
+	if (large) return
+	if (!sides()) { parse(0); for (i = 1; i <= m; i++) order[i] = i; return }
+	parse(1)
+	parse(2)
 	for (i = 1; i <= m; i++) {
-		if (void[i]) continue
-		for (j = ++count; k && j > 1 && place[i] id[i] < place[order[j - 1]] id[order[j - 1]]; j--) order[j] = order[j - 1]
+		for (j = i; j > 1 && key[i] < key[order[j - 1]]; j--) order[j] = order[j - 1]
 		order[j] = i
 	}
-	for (j = 1; j <= count; j++) {
-		i = order[j]
-		t = type[i]
-		w = norm(when[i])
-		if (t == "claim") {
-			who[++claims] = by[i] "@"
-			end[claims] = w == "" ? "" : norm(date(epoch(when[i]) + 7200))
-			if (split(first[i], f, " ") == 4 && first[i] == "until " f[2] " on " f[4] && norm(f[2]) != "" && f[4] ~ /^[A-Za-z0-9._-]+$/) {
-				who[claims] = by[i] "@" f[4]
-				end[claims] = norm(f[2])
-			}
-			for (k = claims - 1; k > 0; k--) if (who[k] == who[claims] && end[k] > w) { if (end[claims] > end[k]) end[k] = end[claims]; claims--; break }
-		}
-		else if (t == "release") { for (k = 1; k <= claims; k++) if (who[k] == by[i] "@" (first[i] ~ /^on [A-Za-z0-9._-]+$/ ? substr(first[i], 4) : "")) end[k] = "" }
-		else if (t == "done") claims = 0
-		else if (t == "removed" || t == "restored") gone = t == "removed"
-		if (t != "release") ended = t == "done"
-		if (w > latest && substr(w, 1, 19) <= substr(now, 1, 19)) latest = w
-		last = when[i]
-		author = by[i]
-	}
-	for (k = 1; k <= claims && end[k] <= norm(now); k++) continue
-	t = k > claims ? "" : who[k]
-	sub(/@.*/, "", t)
-	if (mode == "holder") {
-		print substr(now, 1, 20) sprintf("%03d", substr(latest, 1, 19) != substr(now, 1, 19) ? 0 : latest ~ /\.999/ ? 999 : substr(latest, 21, 3) + 1) "Z"
-		print t
-		if (t != "") { s = end[k]; sub(/0*$/, "", s); print substr(who[k], index(who[k], "@") + 1) "\n" substr(s, 1, 20) substr(substr(s, 21) "000", 1, length(s) > 23 ? length(s) - 20 : 3) "Z" }
-		return
-	}
-	if (((ended || gone) && !all) || (mine && t != ENVIRON["ME"] && maker != ENVIRON["ME"])) return
-	if (last == "") last = made
-	if (maker == "") maker = "unknown"
-	if (!count) author = maker
-	sub(/\.md$/, "", file)
-	key = match(file, /-[0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z][0-9a-hjkmnp-tv-z]$/) ? substr(file, RSTART + 1) : file
-	printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", norm(last), clean(key, "shown"), clean(title == "" ? file : title, "shown"), clean(maker, "shown"), large ? "?" : count + 0, clean(last, "shown"), clean(author, "shown"), t
 }
+# what the Entries come to: ended, gone, holder (NAME@HOST) and until; latest: the last date of mine
+function state(   i, j, f, w, t, who, end, since, claims) {
+	holder = latest = ended = gone = ""
+	for (j = 1; j <= m; j++) {
+		i = order[j]
+		t = what[i]
+		w = dated[i]
+		split(first[i], f, " ")
+		if (t != "release") ended = t == "done"
+		if (t == "removed" || t == "restored") gone = t == "removed"
+		if (t == "done") split("", end)
+		if (t == "claim") {
+			if (first[i] !~ /^until [^ \t]+ on [^ \t]/) split("", f)
+			who = author[i] "@" f[4]
+			until = norm(f[2])
+			if (until == "" && w != "") until = after(w, 7200)
+			if (end[who] <= w) { end[who] = ""; since[who] = ++claims } # a new one, behind the others
+			if (end[who] < until) end[who] = until
+		}
+		if (t == "release") {
+			if (first[i] !~ /^on [^ \t]/) split("", f)
+			for (who in end) if (who == author[i] "@" f[2] || who == author[i] "@" || (f[2] == "" && index(who, author[i] "@") == 1)) end[who] = ""
+		}
+		if (author[i] == me && w > latest && w < after(now, 60)) latest = w # a clock that is off by more does not count
+	}
+	for (who in end) if (end[who] > now && (holder == "" || since[who] < since[holder])) holder = who
+	until = end[holder]
+}
+# a date so many seconds later
+function after(s, seconds) { return substr(date(epoch(substr(s, 1, 19) "Z") + seconds), 1, 19) substr(s, 20) }
+function shown(s) { return s == "" ? "" : substr(s, 1, 23) "Z" }
+BEGIN { now = norm(now); c = "[0-9a-hjkmnp-tv-z]"; id6 = c c c c c c; id8 = id6 c c }
 { names[++cards] = $0 }
-END { RS = "\n"; for (c = 1; c <= cards; c++) card(substr(names[c], 2), names[c] ~ /^L/) }'
+END {
+	RS = "\n"
+	for (c = 1; c <= cards; c++) {
+		file = names[c]
+		large = index("\n" ENVIRON["LARGE"] "\n", "\n./" file "\n")
+		read("./" file, large)
+		state()
+		split(holder, h, "@")
+		if (mode == "holder") {
+			ms = substr(latest, 21, 3) + 1
+			print shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000))
+			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]]
+			exit
+		}
+		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue
+		sub(/\.md$/, "", file)
+		title = front["title"] == "" ? file : front["title"]
+		maker = front["created_by"] == "" ? "unknown" : clean(front["created_by"], "shown")
+		i = order[m]
+		w = m ? place[i] : made
+		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" id6 "$") ? substr(file, RSTART + 1) : file, "shown"),
+			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, h[1]
+	}
+}'
 
 case ${0##*/} in xfer.sh | xfer) xfer_main "$@" ;; esac

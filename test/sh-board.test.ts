@@ -24,7 +24,7 @@ interface Shown {
 		title?: string;
 		created_by?: string;
 		entries?: { author?: string; date?: string | null }[];
-		holder?: { name: string } | null;
+		holder?: { name: string; host: string; until: string } | null;
 		done?: boolean;
 		removed?: boolean;
 		warnings?: string[];
@@ -94,10 +94,19 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 			if (shows.entries) expect([name, count]).toEqual([name, `${shows.entries.length}`]);
 			if (shows.holder !== undefined) expect([name, holder]).toEqual([name, shows.holder?.name ?? ""]);
 			if (shows.done !== undefined) expect([name, some.has(id)]).toEqual([name, !shows.done && !shows.removed]);
-			if (last?.date) expect([name, date]).toEqual([name, last.date]);
+			if (last?.date) expect([name, Date.parse(date as string)]).toEqual([name, Math.floor(Date.parse(last.date))]);
 			if (last?.author) expect([name, author]).toEqual([name, last.author]);
 			if (shows.created_by) expect([name, by]).toEqual([name, shows.created_by]);
 			// of YAML it reads keys with one line of text
+			if (shows.holder) {
+				const { err, code } = await board("eve", ["claim", id]);
+				const { name: who, host, until } = shows.holder;
+				expect([name, code, err]).toEqual([
+					name,
+					5,
+					`xfer: ${who} on ${host || "no host"} holds x-${id}.md until ${new Date(until).toISOString()}\n`,
+				]);
+			}
 			if (shows.title && !shows.warnings?.includes("yaml") && !/title-(folded|next-line)/.test(name))
 				expect([name, title]).toEqual([name, shows.title.replace("\t", "\\x09").replace("cache-layer-k3f9q2", `x-${id}`)]);
 		}
@@ -220,6 +229,40 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		const { code, out, err } = await claiming;
 		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol")]);
 		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
+	});
+
+	test("a claim is given back when what was replaced stays there: nobody knows what it will still add", async () => {
+		const target = card("x-aaaaaa.md");
+		fs.mkdirSync(path.join(root, "board", ".locks"));
+		fs.linkSync(target, path.join(root, "board", ".locks", "x-aaaaaa.md.old"));
+		const { code, out, err } = await board("bob", ["claim", "aaaaaa"], { env: instead("sleep", "exit 0") });
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining(".locks/x-aaaaaa.md.old")]);
+		expect(fs.readFileSync(target, "utf8")).toMatch(/ · claim · bob · .* · release · bob · /s);
+	});
+
+	test("an Entry that is just being written is read when it is whole", async () => {
+		const entry = (id: string, type: string, text: string) => `\n### ${id} · ${type} · carol · 2026-01-01T00:00:00.000Z\n\n${text}`;
+		const target = card(
+			"x-aaaaaa.md",
+			`${entry("aaaaaaa1", "claim", "until 2999-01-01T00:00:00Z on den\n<!-- aaaaaaa1 -->\n")}${entry("aaaaaaa2", "release", "")}`,
+		);
+		const tools = instead(
+			"date",
+			`[ -e "$HOME/once" ] || case "$*" in -r*) : >"$HOME/once"; printf 'on box\\n<!-- aaaaaaa2 -->\\n' >>'${target}' ;; esac; exec $real "$@"`,
+		);
+		const { code, out, err } = await board("bob", ["claim", "aaaaaa"], { env: tools });
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol on den holds")]);
+		// what stays torn, or was typed by hand, keeps nobody waiting for long
+		fs.writeFileSync(target, `${fs.readFileSync(target, "utf8")}\n### note · bob\nx`);
+		expect((await board("carol", ["release", "aaaaaa"])).code).toBe(5);
+	});
+
+	test("a Card that can't be read is nobody's to be done with", async () => {
+		const target = card("x-aaaaaa.md");
+		const before = fs.readFileSync(target);
+		const { code, out, err } = await board("bob", ["done", "aaaaaa", "-"], { input: "x", env: instead("awk", "exit 1") });
+		expect([code, out, err]).toEqual([1, "", `xfer: can't read ${target}\n`]);
+		expect([fs.readFileSync(target).equals(before), ls(root, "board", ".locks")]).toEqual([true, []]);
 	});
 
 	test("what another holds stays theirs, and a text for it is thrown away", async () => {

@@ -97,6 +97,10 @@ scenario("the file is named after the title", async (t) => {
 		[`${"a".repeat(47)} b`, "a".repeat(47)],
 		["é 漢字", "card"],
 		[".md", "md"],
+		["Version 1.2.", "version-1.2"],
+		["Why...?", "why"],
+		[`${"a".repeat(46)}.-b`, "a".repeat(46)],
+		["All", "card"],
 	]) {
 		const { id, file } = await make(t.send, "--as", "alice", "--", title);
 		equal(file, `${slug}-${id}.md`, `the file for ${JSON.stringify(title)}`);
@@ -238,6 +242,31 @@ scenario("an author needs no Node, and none is made; its name is folded", async 
 	equal(types(t, "x-aaaaaa.md"), ["note carol", "note dave"], "the Entries");
 	equal(t.ls("nodes"), [], "nodes/");
 });
+scenario("the author is the Node's own name, whatever it was called by", async (t) => {
+	build(t.root, { "board/x-aaaaaa.md": card("aaaaaa"), "nodes/alice": { dir: true }, "nodes/al": { symlink: "alice" } });
+	for (const args of [
+		["add", "aaaaaa", "x"],
+		["claim", "aaaaaa"],
+		["done", "aaaaaa"],
+	])
+		await t.take(["board", ...args, "--as", "al"]);
+	equal(types(t, "x-aaaaaa.md"), ["note alice", "claim alice", "done alice"], "the Entries");
+	const { file } = await make(t.send, "y", "--as", "Al");
+	check(/^created_by: alice$/m.test(read(t, file)), `the Card says ${read(t, file)}`);
+});
+scenario("an Entry is dated after its author's last one, unless a clock is off", async (t) => {
+	const at = (ms) => new Date(Date.now() + ms).toISOString();
+	const [soon, late] = [at(30_000), at(3_600_000)];
+	build(t.root, {
+		"board/x-aaaaaa.md": card("aaaaaa", "x", entry("aaaaaaaa", "note", "alice", soon, "x") + entry("bbbbbbbb", "note", "bob", late, "x")),
+	});
+	await t.take(asAlice("board", "claim", "aaaaaa"));
+	await t.send(asAlice("board", "release", "aaaaaa"));
+	await t.send(asBob("board", "claim", "aaaaaa"));
+	const dates = [...read(t, "x-aaaaaa.md").matchAll(/^### \w{8} · \w+ · \w+ · (\S+)$/gm)].map(([, date]) => date);
+	check(dates[2] > soon && dates[3] > dates[2], `alice's are of ${dates[0]}, ${dates[2]}, ${dates[3]}`);
+	check(dates[4] < soon, `bob's are of ${dates[1]}, ${dates[4]}`);
+});
 scenario("20 who add at once lose nothing", async (t) => {
 	const { id, file } = await make(t.send, "Busy", "--as", "alice");
 	const texts = Array.from({ length: 20 }, (_, i) => `${i}: ${"lines\n### of · text\n".repeat(i % 4 ? 3 : 5000)}`);
@@ -300,6 +329,16 @@ scenario("a claim of the same name on another host is another's", async (t) => {
 	}
 	assertSame(before, t.snapshot());
 	equal((await list(t.take, "--all"))[0][6], "alice", "the holder");
+});
+scenario("a claim of the same name that names no host is one's own", async (t) => {
+	const at = new Date(Date.now() - 1000).toISOString();
+	build(t.root, { "board/x-aaaaaa.md": card("aaaaaa", "x", entry("aaaaaaaa", "claim", "alice", at, "mine")) });
+	await t.send(asBob("board", "claim", "aaaaaa"), { exit: 5 });
+	equal((await list(t.take, "--mine", "--as", "alice")).length, 1, "the number of alice's Cards");
+	await t.take(asAlice("board", "claim", "aaaaaa"));
+	await t.send(asAlice("board", "release", "aaaaaa"));
+	equal((await list(t.take))[0][6], "", "the holder");
+	await t.send(asBob("board", "claim", "aaaaaa"));
 });
 scenario("a claim that has ended keeps nobody out", async (t) => {
 	const old = entry("aaaaaaaa", "claim", "bob", "2026-01-01T00:00:00.000Z", `until 2026-01-01T02:00:00.000Z on ${HOST}`);
@@ -396,10 +435,13 @@ scenario("the list: newest activity first; what is done or removed only with --a
 	equal(await seen("--all"), [...a, ...b, ...c, ...d], "the list with --all");
 	assertSame(before, t.snapshot());
 });
-scenario("the list with --mine: what one began or holds", async (t) => {
+scenario("the list with --mine: what one began, or holds on this host", async (t) => {
 	const begun = await make(t.send, "begun", "--as", "alice");
 	const held = await make(t.send, "held", "--as", "bob");
 	await make(t.send, "other", "--as", "bob");
+	build(t.root, {
+		"board/z-aaaaaa.md": card("aaaaaa", "z", entry("aaaaaaaa", "claim", "alice", "2026-01-01T00:00:00Z", `until ${FUTURE} on x.y`)),
+	});
 	await t.take(asAlice("board", "claim", held.id));
 	equal((await list(t.take, "--mine", "--as", "alice")).map((row) => row[0]).sort(), [begun.id, held.id].sort(), "the list");
 });
@@ -436,6 +478,8 @@ scenario("what is no regular file with a Card's name is skipped, never opened, a
 		"board/inner-link-aaaaa7.md": { symlink: "good-aaaaa1.md" },
 		"board/.hidden-aaaaa8.md": card("aaaaa8", "hidden"),
 		"board/text-aaaaa9.txt": card("aaaaa9", "text"),
+		"board/README.md": card("aaaaag", "about this Board"),
+		"board/ReadMe.md": card("aaaaah", "about this Board"),
 		"board/sub/deep-aaaaab.md": card("aaaaab", "deep"),
 		"board/.git/x-aaaaac.md": card("aaaaac", "git"),
 		"board/empty-aaaaad.md": "",
@@ -445,7 +489,20 @@ scenario("what is no regular file with a Card's name is skipped, never opened, a
 	const before = t.snapshot();
 	const titles = ["assignment", "dash", "empty-aaaaad", "good"];
 	equal((await list(t.take, "--all")).map((row) => row[1]).sort(), titles, "the titles");
-	for (const piece of ["aaaaa2", "aaaaa3", "aaaaa4", "aaaaa5", "aaaaa6", "aaaaa7", "aaaaa8", "aaaaa9", "aaaaab", "aaaaac"])
+	for (const piece of [
+		"aaaaa2",
+		"aaaaa3",
+		"aaaaa4",
+		"aaaaa5",
+		"aaaaa6",
+		"aaaaa7",
+		"aaaaa8",
+		"aaaaa9",
+		"aaaaab",
+		"aaaaac",
+		"README",
+		"readme.md",
+	])
 		for (const args of [
 			["show", piece],
 			["add", piece, "x"],
