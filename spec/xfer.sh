@@ -1188,7 +1188,7 @@ function header(s,   f, n, fields, i) {
 	h_id = f[1] ~ "^" id8 "$" && (n > 2 || f[1] ~ /[0-9]/) ? f[i++] : "" # of two fields the first may be a type of 8 letters
 	h_type = length(f[i]) < 33 && f[i] ~ /^[a-z][a-z0-9_-]*$/ ? f[i++] : "note"
 	h_date = norm(f[n] ~ /^[0-9-]*$/ ? f[n] "T00:00:00Z" : f[n])
-	if (h_date != "" || (h_id != "" && i < n && f[n] ~ /^[0-9TZ:.-]*$/)) n--
+	if (h_date != "" || (h_id != "" && i < n && f[n] ~ /^[0-9TZ:.-]*$/)) n-- # with an id it is an Entry, cut short
 	h_by = i > n ? "unknown" : f[i]
 	return i >= n && length(h_by) < 64 && h_by ~ /^[A-Za-z0-9][A-Za-z0-9._-]*$/ ? fields : 0
 }
@@ -1264,6 +1264,7 @@ function read(path, large,   i, j, s, size) {
 	for (i = 1; i <= n && start == 1; i++) {
 		s = line[i]
 		sub(/\r$/, "", s)
+		# behind a whole header a --- is some text, and closes nothing
 		if ((size += length(s) + 1 + (s != line[i])) > 65536 || (i == 1 && s != "---") || (header(s) == 4 && s ~ /Z$/)) break
 		if (i > 1 && s == "---") start = i + 1
 		if (match(s, /^(title|created_by|created_at):[ \t]/)) { j = substr(s, 1, RLENGTH - 2); if (!(j in front)) front[j] = scalar(substr(s, RLENGTH)) }
