@@ -257,7 +257,7 @@ function scan(text: string, from: number, found: (part: Part) => void): number {
 	let free = -1; // where text begins that belongs to no Entry, after the first one
 	const stray = (end: number) => {
 		const begin = free < 0 ? end : skipBlank(text, free, end);
-		if (begin === end || text.slice(begin, end).trim() === "") return;
+		if (!/[^ \t\r\n\v\f]/.test(text.slice(begin, end))) return; // blank, in bytes
 		const place = { begin, end: trimEnd(text, begin, end) };
 		found({ typed: headless, ...place, text: place, torn: true });
 	};

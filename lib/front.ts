@@ -88,7 +88,7 @@ export async function editFront(text: string, key: string, value: string): Promi
 	const after = place
 		? text.slice(0, place.begin) + place.lead + written + text.slice(place.end)
 		: `${text}${text === "" || text.endsWith("\n") ? "" : end}${key}: ${written}${end}`;
-	const read = await readFront(after);
+	const read = await readFront(after).catch(() => new Map<string, string>()); // can't be read any more: it is not written
 	const same = [...before].every(([other, is]) => other === key || read.get(other) === is);
 	if (same && read.get(key) === value && read.size === before.size + (before.has(key) ? 0 : 1)) return after;
 	throw new XferError("EINPUT", `"${key}" can't be changed without changing more`, "edit the file by hand");
@@ -106,6 +106,7 @@ async function yaml() {
 		const document = parseDocument(source, { schema: "failsafe", logLevel: "silent" });
 		const [error] = [...document.errors, ...document.warnings];
 		if (error) throw error;
+		if (/^\.\.\.(?:\s|$)/m.test(source)) throw new Error("an end of a document: what follows would be lost");
 		visit(document, (_, node) => {
 			if (isAlias(node) || (isNode(node) && (node.tag || ("anchor" in node && node.anchor))))
 				throw new Error("tags, anchors and aliases are not read");

@@ -22,8 +22,8 @@ const localVariables = [
 	"GIT_QUARANTINE_PATH",
 	"GIT_NAMESPACE",
 ];
-/** Whether a file may be executed is nothing that two machines need to agree about; and a server that says nothing for a minute is gone. */
-const settings = ["-c", "core.fileMode=false", "-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"];
+/** A server that says nothing for a minute is gone. */
+const settings = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60"];
 
 /** How a call of git ended. */
 export interface GitResult {

@@ -269,7 +269,7 @@ async function acquire(context: Context, path: string, end: number): Promise<Loc
 			// ENOENT: another who found it stale removed it under our hands.
 			if (errno(error) !== "ELOCKED" && errno(error) !== "ENOENT") throw error;
 			if (context.monotonic() >= end) throw busy(path);
-			await sleep(10 + (context.random(1)[0] ?? 0) / 6); // not all at once
+			await sleep(10 + (context.random(5)[0] ?? 0) / 6); // not all at once
 		}
 	}
 }

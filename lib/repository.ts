@@ -20,7 +20,7 @@ const localAttributes = "*.md -text !eol -filter -ident -working-tree-encoding m
 export async function initBoard(board: Board, remote?: string): Promise<void> {
 	makeDirectories(board.directory);
 	const git = new Git(board.directory);
-	if (!isRepository(board)) await git.run(["init", "--quiet", "-b", "main"]);
+	await git.run(["init", "--quiet", "-b", "main"]); // completes one, whose branch stays
 	addLine(`${board.directory}/.gitignore`, ignored);
 	addLine(`${board.directory}/.gitattributes`, attributes);
 	const settings = [

@@ -19,6 +19,8 @@ import type { Tree } from "./tree.ts";
 
 /** The commit up to which who is mentioned was told. */
 const toldRef = "refs/xfer/told";
+/** Whether a Card may be executed is nothing that two machines need to agree about. */
+const bytesOnly = ["-c", "core.fileMode=false"];
 const committedCure = "what is here is committed; the next sync goes on";
 
 /** What a `sync` did. */
@@ -91,7 +93,7 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 			/^!\t.*\t\[(?:rejected|remote rejected)\] \((?:fetch first|non-fast-forward|stale info|.*(?:cannot lock|failed to update) ref.*)\)/m;
 		if (!again.test(push.out.toString()) || tries >= 20)
 			throw new XferError("EGIT", `git push: ${push.words || push.out.toString().trim()}`, committedCure);
-		await sleep(((board.context.random(1)[0] ?? 0) / 2.56) * (tries + 1)); // not all at once
+		await sleep(((board.context.random(5)[0] ?? 0) / 2.56) * (tries + 1)); // not all at once
 	}
 }
 
@@ -128,7 +130,7 @@ async function remoteOf(git: Git, branch: string): Promise<string | undefined> {
 
 /** Commits the Cards that changed, those paths and no others, and names them. */
 async function commit(board: Board, git: Git, me: string): Promise<string[]> {
-	const out = await git.run(["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", "."]);
+	const out = await git.run([...bytesOnly, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", "."]);
 	const changed = out
 		.toString()
 		.split("\0")
@@ -145,7 +147,7 @@ async function commit(board: Board, git: Git, me: string): Promise<string[]> {
 	const paths = changed.map(({ path }) => path);
 	const cards = paths.filter(isCardName);
 	const message = await describe(board, git, cards);
-	const args = [...(await git.identity(me, board.context.host)), "commit", "--quiet", "--only", "-m", message];
+	const args = [...bytesOnly, ...(await git.identity(me, board.context.host)), "commit", "--quiet", "--only", "-m", message];
 	const done = await git.try([...args, "--pathspec-from-file=-", "--pathspec-file-nul"], paths.join("\0"));
 	if (done.code === 0) return cards;
 	if (/nothing (?:added )?to commit|no changes added/.test(done.out.toString())) {

@@ -120,7 +120,9 @@ class BoardWatcher {
 			if (tell && young && entry.is("torn") && entry === card.entries.at(-1)) this.#lookLater(file);
 			else {
 				known.add(entry.id);
-				if (tell) this.#tell({ card, entry });
+				if (!tell) continue;
+				this.#tell({ card, entry });
+				this.#lookLater(file); // chokidar tells of one of several changes within 50 ms
 			}
 		}
 	}

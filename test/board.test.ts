@@ -512,23 +512,23 @@ describe("Editing the front matter", () => {
 		expect((await board.read(file)).front.get("owner")).toBe("bob");
 	});
 
-	test.each<[string, string | Buffer, Record<string, string>]>([
-		["another id", head, { id: "aaaaaa" }],
-		["an empty title", head, { title: " \n" }],
-		["a key that is none", head, { "a b": "x" }],
-		["a Card without front matter", "hello\n", { title: "x" }],
-		["a front matter that is never closed", "---\ntitle: x\n", { title: "y" }],
-		["broken YAML", "---\ntitle: [x\n---\nhello\n", { title: "y" }],
-		["a tag", "---\ntitle: !!js/function x\n---\n", { title: "y" }],
-		["an anchor", "---\ntitle: &a x\nb: *a\n---\n", { title: "y" }],
-		["---js", "---js\n{ title: 'x' }\n---\n", { title: "y" }],
-		["two sides that git left", `${head}<<<<<<< a\nx\n=======\ny\n>>>>>>> b\n`, { title: "y" }],
-		["bytes that are no UTF-8", Buffer.from("---\ntitle: \xff\n---\n", "latin1"), { owner: "y" }],
-	])("refuses %s, and leaves the file as it is", async (_, text, changes) => {
+	test.each<[string, string | Buffer, Record<string, string>, string]>([
+		["another id", head, { id: "aaaaaa" }, "EINPUT"],
+		["an empty title", head, { title: " \n" }, "EINPUT"],
+		["a key that is none", head, { "a b": "x" }, "EINPUT"],
+		["a Card without front matter", "hello\n", { title: "x" }, "EUNREADABLE"],
+		["a front matter that is never closed", "---\ntitle: x\n", { title: "y" }, "EUNREADABLE"],
+		["broken YAML", "---\ntitle: [x\n---\nhello\n", { title: "y" }, "EUNREADABLE"],
+		["a tag", "---\ntitle: !!js/function x\n---\n", { title: "y" }, "EUNREADABLE"],
+		["an anchor", "---\ntitle: &a x\nb: *a\n---\n", { title: "y" }, "EUNREADABLE"],
+		["---js", "---js\n{ title: 'x' }\n---\n", { title: "y" }, "EUNREADABLE"],
+		["two sides that git left", `${head}<<<<<<< a\nx\n=======\ny\n>>>>>>> b\n`, { title: "y" }, "EUNREADABLE"],
+		["bytes that are no UTF-8", Buffer.from("---\ntitle: \xff\n---\n", "latin1"), { owner: "y" }, "EUNREADABLE"],
+	])("refuses %s, and leaves the file as it is", async (_, text, changes, error) => {
 		const { board, put, dir } = world();
 		const file = put("c.md", text);
 		const stat = fs.statSync(path.join(dir, file));
-		expect(await code(() => board.edit(file, changes))).toBe("EINPUT");
+		expect(await code(() => board.edit(file, changes))).toBe(error);
 		expect(fs.readFileSync(path.join(dir, file))).toEqual(Buffer.from(text));
 		expect(fs.statSync(path.join(dir, file)).ino).toBe(stat.ino);
 		expect(ls(dir, ".locks")).toEqual([]);

@@ -146,7 +146,7 @@ describe("Reading a front matter", () => {
 	});
 
 	test("without a parser leaves keys that are too long for YAML to the parser", async () => {
-		expect(await code(readFront(`a: [b]\n${"k".repeat(1100)}: v\n`))).toBe("EINPUT");
+		expect(await code(readFront(`a: [b]\n${"k".repeat(1100)}: v\n`))).toBe("EUNREADABLE");
 		expect(readPlainFront(`${"k".repeat(1100)}: v\n`)).toBeUndefined();
 	});
 
@@ -233,16 +233,16 @@ describe("Reading a front matter", () => {
 		["an unknown escape", 'a: "\\q"\n'],
 	])("refuses %s, every time that it is asked", async (_, text) => {
 		for (let time = 0; time < 3; time++) {
-			expect(await code(readFront(text))).toBe("EINPUT");
+			expect(await code(readFront(text))).toBe("EUNREADABLE");
 			expect(readPlainFront(text)).toBeUndefined();
-			expect(await code(editFront(text, "a", "x"))).toBe("EINPUT");
+			expect(await code(editFront(text, "a", "x"))).toBe("EUNREADABLE");
 		}
 		expect("pwned" in globalThis).toBe(false);
 	});
 
 	// The parser says so only when it may speak.
-	test.fails("refuses a second document behind the end of the first", async () => {
-		expect(await code(readFront("a: [x]\n...\nb: y\n"))).toBe("EINPUT");
+	test("refuses a second document behind the end of the first", async () => {
+		expect(await code(readFront("a: [x]\n...\nb: y\n"))).toBe("EUNREADABLE");
 	});
 
 	test("executes nothing, whatever language a Card asks for", async () => {
@@ -273,7 +273,7 @@ describe("Reading a front matter", () => {
 		["60,000 anchors", `a: ${"&".repeat(60_000)}\n`],
 		["60,000 exclamation marks", `a: ${"!".repeat(60_000)}\n`],
 	])("refuses %s, without being long about it", async (_, text) => {
-		expect(await code(readFront(text))).toBe("EINPUT");
+		expect(await code(readFront(text))).toBe("EUNREADABLE");
 	});
 
 	const isQuick = async (act: (size: number) => Promise<unknown>) => {
@@ -397,9 +397,7 @@ describe("Changing a key", () => {
 		["an empty key", "a: b\n", "", "x"],
 		["a key that would begin a line of its own", "a: b\n", "a\nb", "x"],
 		["half a character", "a: b\n", "a", "\ud800"],
-		["what can't be read", "a: [b\n", "a", "x"],
 		["a new key in flow style", "{a: b}\n", "k", "x"],
-		["a new key behind the end of the document", "a: b\n...\n", "k", "x"],
 	])("refuses %s", async (_, text, key, value) => {
 		expect(await code(editFront(text, key, value))).toBe("EINPUT");
 	});

@@ -226,7 +226,7 @@ test("finding mentions takes time in proportion to the text, whatever it holds",
 });
 
 describe("Who is mentioned in an Entry", () => {
-	const place = { card: "k3f9q2", title: "Cache layer" };
+	const place = { id: "k3f9q2", title: "Cache layer" };
 
 	function world(options: ContextOptions = {}, ...names: string[]): Tree {
 		const { root } = tempTree();
@@ -287,7 +287,7 @@ describe("Who is mentioned in an Entry", () => {
 
 	test("gets one for each Card and each Entry, though their ids may be the same", () => {
 		const tree = world();
-		for (const card of ["aaaaaa", "bbbbbb"]) notifyMentioned(tree, { ...place, card }, entry("@alice"), "bob");
+		for (const id of ["aaaaaa", "bbbbbb"]) notifyMentioned(tree, { ...place, id }, entry("@alice"), "bob");
 		expect(notes(tree, "alice").length).toBe(2);
 	});
 
@@ -356,7 +356,7 @@ describe("Who is mentioned in an Entry", () => {
 	test("gets the beginning of a long text, and its title on one line, whatever they hold", () => {
 		const tree = world();
 		const title = `$& "x"\n${"é".repeat(500)}`;
-		notifyMentioned(tree, { card: "../../x/k3f9q2:,;", title }, entry(`@alice ${"é".repeat(500_000)}`), "bob");
+		notifyMentioned(tree, { id: "../../x/k3f9q2:,;", title }, entry(`@alice ${"é".repeat(500_000)}`), "bob");
 		const [note] = notes(tree, "alice");
 		expect(note?.id).toMatch(/^\d+\.M000000Rq7w8e9rt\.[A-Za-z0-9._-]+\.alice$/);
 		expect(note?.subject).toMatch(/^@alice in "\$& "x" é/);

@@ -490,7 +490,7 @@ describe("Mending", () => {
 	});
 
 	// All three markers stand in the result, and are read as what git left.
-	test.fails("by a merge shows all lines also when each side has half of a conflict", () => {
+	test("by a merge shows all lines also when each side has half of a conflict", () => {
 		const ours = card(head, entry("aaaaaaa0").split("\n<!--")[0] ?? "", "\n=======\n>>>>>>> b\n");
 		const theirs = card(head.replace("Where do we keep them?", "<<<<<<< a"), entry("aaaaaaa1"));
 		const { entries, bytes, warnings } = readCard(mergeCards(undefined, ours, theirs));

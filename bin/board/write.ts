@@ -32,7 +32,7 @@ export async function add(session: Session, [piece = "", ...words]: readonly str
 export async function edit(session: Session, [piece = ""]: readonly string[], values: Values): Promise<undefined> {
 	const board = openBoard(session.tree);
 	const file = await board.find(piece);
-	const changes: Record<string, string> = {};
+	const changes: Record<string, string> = Object.create(null); // __proto__ is a key as any other
 	for (const text of Array.isArray(values.set) ? values.set.map(String) : []) {
 		const at = text.indexOf("=");
 		if (at <= 0) throw new XferError("EINPUT", `--set ${text} is not KEY=VALUE`, "such as --set owner=api");
