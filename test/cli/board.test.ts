@@ -706,7 +706,7 @@ describe("claim, release and done", () => {
 	});
 
 	test("--json of each is one document", async () => {
-		const { json, card } = make();
+		const { json, x, card } = make();
 		const file = card("Cache");
 		const claimed = await json("claim", "cache");
 		expect(claimed).toEqual({
