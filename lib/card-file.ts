@@ -8,7 +8,7 @@ export const settle = 300;
 
 /** Whether a file of this name in the Board's directory is a Card. A repository's README is none. */
 export function isCardName(name: string): boolean {
-	return name.endsWith(".md") && !name.startsWith(".") && !/[/\\]/.test(name) && !/^readme\.md$/i.test(name);
+	return name.endsWith(".md") && !name.startsWith(".") && basename(name) === name && !/^readme\.md$/i.test(name);
 }
 
 /** A Card's name without its ending: what a person types. */

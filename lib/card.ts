@@ -182,11 +182,21 @@ export function unescapeText(text: Buffer): Buffer {
 	return text.includes(92) ? Buffer.from(text.toString("latin1").replace(toUnescape, "$1$2"), "latin1") : text;
 }
 
+/** Types with a meaning, and what says them: as a label they would go around its checks. */
+const commands: Readonly<Record<string, string>> = {
+	claim: "claim",
+	release: "release",
+	done: "done",
+	removed: "rm",
+	restored: "rm --undo",
+};
+
 /**
  * An Entry's type as a person gives it.
  * @throws {XferError} EINPUT
  */
 export function entryType(text: string): string {
+	if (Object.hasOwn(commands, text)) throw new XferError("EINPUT", `"${text}" is no label`, `xfer board ${commands[text]} CARD`);
 	if (typePattern.test(text)) return text;
 	throw new XferError("EINPUT", `${JSON.stringify(text)} is not an Entry's type`, "such as note, finding, question, answer, decision");
 }

@@ -51,9 +51,9 @@ export function isCardItem(latin1: string, ...items: (TreeItem | undefined)[]): 
 	return isCardName(name) && latin1Name(name) === latin1 && items.every((item) => item === undefined || isFileItem(item));
 }
 
-/** Of a file only the bytes count: whether it may be executed is nothing that two machines need to agree about. */
-export function isSame(a: TreeItem | undefined, b: TreeItem | undefined): boolean {
-	return a?.oid === b?.oid && a?.type === b?.type && (a?.mode === b?.mode || (isFileItem(a) && isFileItem(b)));
+/** Of a Card only the bytes count: whether it may be executed is nothing that two machines need to agree about. */
+export function isSame(latin1: string, a: TreeItem | undefined, b: TreeItem | undefined): boolean {
+	return a?.oid === b?.oid && a?.type === b?.type && (a?.mode === b?.mode || isCardItem(latin1, a, b));
 }
 
 export function blobOf(item: TreeItem | undefined): string[] {

@@ -34,10 +34,11 @@ export interface Merge {
 
 /**
  * Thinks a merge out, Card by Card; of what is no Card only one side may have changed. Stores objects, and touches nothing.
+ * @param settled the index of a merge that git left, as the user has settled it
  * @returns undefined when there is nothing to merge
  * @throws {XferError} EGIT when both sides changed what is no Card
  */
-export async function planMerge(git: Git, head: string | undefined, theirs: string): Promise<Merge | undefined> {
+export async function planMerge(git: Git, head: string | undefined, theirs: string, settled?: Tree): Promise<Merge | undefined> {
 	const bases = head === undefined ? [] : await mergeBases(git, head, theirs);
 	if (theirs === head || bases.includes(theirs)) return undefined;
 	const [o, t] = [await readTree(git, head), await readTree(git, theirs)];
@@ -45,9 +46,9 @@ export async function planMerge(git: Git, head: string | undefined, theirs: stri
 	/** What both come from; undefined when nothing, or, after merges that crossed, several. */
 	const baseOf = (name: string) => {
 		const [first, ...others] = ancestors.map((tree) => tree.get(name));
-		return others.every((other) => isSame(first, other)) ? first : undefined;
+		return others.every((other) => isSame(name, first, other)) ? first : undefined;
 	};
-	const names = [...new Set([...o.keys(), ...t.keys()])].filter((name) => !isSame(o.get(name), t.get(name)));
+	const names = [...new Set([...o.keys(), ...t.keys()])].filter((name) => !isSame(name, o.get(name), t.get(name)));
 	const all = [...ancestors, o, t];
 	const isOurs = (name: string) => isCardItem(name) || ownFiles.includes(name);
 	const blobs = await git.blobs(names.filter(isOurs).flatMap((name) => all.flatMap((tree) => blobOf(tree.get(name)))));
@@ -58,9 +59,9 @@ export async function planMerge(git: Git, head: string | undefined, theirs: stri
 	const others = new Set<string>();
 	for (const name of names) {
 		const [base, ours, their] = [baseOf(name), o.get(name), t.get(name)];
-		if (isSame(base, their)) continue;
+		if (isSame(name, base, their)) continue;
 		let item = their;
-		if (!isSame(base, ours)) {
+		if (!isSame(name, base, ours)) {
 			const bytes = [bytesOf(ours), bytesOf(their)] as const;
 			if (isCardItem(name, ours, their)) {
 				if (!their) continue; // deleted there, changed here
@@ -75,7 +76,7 @@ export async function planMerge(git: Git, head: string | undefined, theirs: stri
 		}
 		if (item) tree.set(name, item);
 		else tree.delete(name);
-		if (isSame(item, ours)) continue;
+		if (isSame(name, item, ours)) continue;
 		if (isCardItem(name, ours, item)) cards.push({ file: nameOf(name), before: bytesOf(ours), after: bytesOf(item) });
 		else if (name.toLowerCase() !== ".locks") others.add(name); // those are this machine's
 	}

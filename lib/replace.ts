@@ -85,6 +85,10 @@ async function replaceOnce(
 		await absorb(context, file, copied, path, end);
 		rmSync(old, { force: true });
 		return true;
+	} catch (error) {
+		// Whoever else believes that he has the lock has cleared it away.
+		if (errno(error) === "ENOENT" && (error as NodeJS.ErrnoException).path === temporary) return undefined;
+		throw error;
 	} finally {
 		file.close();
 		rmSync(temporary, { force: true });

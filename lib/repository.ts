@@ -57,7 +57,7 @@ async function addRemote(git: Git, url: string): Promise<void> {
 	const before = await git.ask(["config", "--local", "remote.origin.url"]);
 	if (before !== undefined && before !== url)
 		throw new XferError("EINPUT", `origin is ${before} already`, "to change it: git remote set-url origin URL");
-	if (before === undefined) await git.run(["remote", "add", "origin", url]);
+	if (before === undefined) await git.run(["remote", "add", "--", "origin", url]);
 	if ((await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"])) === undefined) {
 		// Nothing here yet: the branch is called as it is there.
 		await git.neverAsk();

@@ -8,7 +8,7 @@ import { XferError } from "./errors.ts";
 import { isFile, readBytes } from "./files.ts";
 import { frontOf } from "./front.ts";
 import { Git } from "./git.ts";
-import { blobOf, isCardItem, latin1Name, nameOf, readTree } from "./git-tree.ts";
+import { blobOf, type Tree as Index, isCardItem, latin1Name, nameOf, readTree } from "./git-tree.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
 import { mendCard, mergeCards, readCard } from "./merge.ts";
 import { bringIn, type CardChange, planMerge, requireClean } from "./merge-commit.ts";
@@ -54,8 +54,8 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	const tell = async (changes: readonly CardChange[]) => {
 		for (const change of changes) notes.push(...(await notify(tree, board, me, change, options.mention ?? true)));
 	};
-	const merge = async (theirs: string, from: string) => {
-		const plan = await planMerge(git, await headOf(git), theirs);
+	const merge = async (theirs: string, from: string, settled?: Index) => {
+		const plan = await planMerge(git, await headOf(git), theirs, settled);
 		if (!plan) return;
 		await requireClean(board, git, plan);
 		// Notes first: should we be killed then, the next sync finds the same Cards new, and each note has its id. None for a Board that is new here.
@@ -71,10 +71,10 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	// What came by a plain git pull since the last sync, and what comes with a merge that git left.
 	const [start, told] = [await headOf(git), await git.ask(["rev-parse", "--verify", "--quiet", toldRef])];
 	if (told !== undefined && start !== undefined) await tell(await between(git, told, start));
-	const left = await settleMerge(board, git);
-	if (left !== undefined && start !== undefined) await tell(await between(git, start, left));
+	const left = await settleMerge(board, git, start);
+	if (left && start !== undefined) await tell(await between(git, start, left.commit));
 	committed.push(...(await commit(board, git, me)));
-	if (left !== undefined) await merge(left, "what git left");
+	if (left) await merge(left.commit, "what git left", left.settled);
 	if (!remote) return await finish(false);
 	const there = (await git.ask(["config", `branch.${branch}.merge`])) ?? `refs/heads/${branch}`;
 	const tracking = `${remote}/${there.replace(/^refs\/heads\//, "")}`;
@@ -200,10 +200,11 @@ async function notify(tree: Tree, board: Board, me: string, { file, before, afte
 }
 
 /**
- * Takes a merge that git left out of its hands, as far as it is about Cards: unites them, and leaves the rest to an ordinary merge.
- * @returns the commit that was being merged
+ * Takes a merge that git left out of its hands: unites its Cards, and leaves the rest to a merge of ours.
+ * @returns the commit that was being merged, and what the user has settled
+ * @throws {XferError} EGIT when the user has something to settle yet: then git's merge goes on
  */
-async function settleMerge(board: Board, git: Git): Promise<string | undefined> {
+async function settleMerge(board: Board, git: Git, head: string | undefined): Promise<{ commit: string; settled: Index } | undefined> {
 	const { directory, context } = board;
 	const left = await git.ask(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]);
 	const out = (await git.run(["ls-files", "--unmerged", "-z"])).toString();
@@ -235,8 +236,11 @@ async function settleMerge(board: Board, git: Git): Promise<string | undefined> 
 		await replaceCard(context, path, (now) => (theirs ? mergeCards(base, mendCard(now), theirs) : mendCard(now)));
 		await git.run(["add", "--", name]);
 	}
-	if (left !== undefined) await git.run(["merge", "--quit"]);
-	return left;
+	if (left === undefined) return undefined;
+	const settled = await readTree(git, (await git.run(["write-tree"])).toString().trim());
+	await planMerge(git, head, left, settled); // before git lets it go: whether it can be done
+	await git.run(["merge", "--quit"]);
+	return { commit: left, settled };
 }
 
 async function idOf(bytes: Buffer): Promise<string | undefined> {

@@ -318,7 +318,7 @@ test("an untracked file in a directory that git has is not overwritten by one th
 });
 
 // Fails: what is no Card is compared without its mode, too.
-test.fails("that another file can be executed comes with a sync", async () => {
+test("that another file can be executed comes with a sync", async () => {
 	const { one, two } = await twoMachines();
 	script(path.join(one.directory, "run.sh"), "echo hi");
 	fs.chmodSync(path.join(one.directory, "run.sh"), 0o644);
