@@ -205,7 +205,7 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 					for (const each of written) if (before.includes(each.mark)) each.gone = true;
 					break;
 				case "rename":
-					fs.renameSync(path.join(at.directory, file), path.join(at.directory, `moved-${file}`));
+					fs.renameSync(path.join(at.directory, file), path.join(at.directory, `moved-${time % 1e6}-${file}`));
 					break;
 			}
 		} catch (error) {
