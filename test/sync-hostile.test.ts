@@ -154,7 +154,6 @@ test("Cards with odd bytes in their names keep them, and two names stay two", as
 		"a b\t-aaaaaa.md",
 		"q\"uo'te-bbbbbb.md",
 		"new\nline-cccccc.md",
-		"\\back-dddddd.md",
 		":(top)x-eeeeee.md",
 		"-dash-ffffff.md",
 		"*-gggggg.md",
@@ -174,6 +173,23 @@ test("Cards with odd bytes in their names keep them, and two names stay two", as
 	for (const name of names) expect(textsOf(one, name)).toEqual(["added"]);
 	const log = await one.ask("log", "--format=%B");
 	expect(log).not.toContain("\x1b");
+});
+
+test("README.md and names with a backslash are no Cards, and come as other files do", async () => {
+	const { one, two } = await twoMachines();
+	await plant(one, [
+		{ name: "README.md", text: "# Our Board\n" },
+		{ name: "a\\b-aaaaaa.md", text: card("aaaaaa") },
+	]);
+	const { file } = two.board.create({ title: "Mine", author: "two" });
+	expect(await syncWithin(two)).toMatchObject({ code: 0, out: `committed\t${file}\npushed\torigin\n` });
+	expect(two.board.files()).toEqual([file]);
+	expect(two.read("README.md")).toBe("# Our Board\n");
+	// Changed by the user, it is his to commit.
+	two.write("README.md", "# Mine\n");
+	expect(await syncWithin(two)).toMatchObject({ code: 0, out: "" });
+	expect(two.read("README.md")).toBe("# Mine\n");
+	expect(await two.ask("diff", "--name-only")).toBe("README.md");
 });
 
 test("names that are not UTF-8 are not changed by a sync", async () => {

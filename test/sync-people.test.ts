@@ -40,9 +40,13 @@ const act: fc.Arbitrary<Step> = fc.oneof(
 );
 /** How machines meet. */
 const meet: fc.Arbitrary<Step> = fc.record({ do: fc.constantFrom("sync", "sync", "pull", "cross"), who });
+/** Two on two machines change the same. */
+const clash = fc
+	.record({ do: fc.constantFrom("edit", "rewrite", "amend", "amend"), card: fc.nat(1), which: fc.nat(1) })
+	.map((same): Step[] => [0, 2].map((who) => ({ ...same, who })));
 const round = fc
-	.tuple(fc.array(act, { minLength: 3, maxLength: 10, size: "max" }), meet, meet)
-	.map(([acts, ...meets]) => [...acts, ...meets]);
+	.tuple(fc.array(act, { minLength: 3, maxLength: 8, size: "max" }), clash, meet, meet)
+	.map(([acts, clashes, ...meets]) => [...acts, ...clashes, ...meets]);
 
 interface Step {
 	readonly do: string;
@@ -155,7 +159,7 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 				}
 				case "amend": {
 					// An Entry of somebody, in an editor.
-					const value = written.find(({ entry, gone, mark }) => entry && !gone && before.includes(mark));
+					const value = written.find(({ entry, mark }) => entry && before.includes(mark));
 					if (!value) break;
 					at.write(file, before.replaceAll(value.mark, nextMark()));
 					value.gone = true;
@@ -201,7 +205,7 @@ async function play({ steps, skew, cloned }: { steps: Step[]; skew: number; clon
 					for (const each of written) if (before.includes(each.mark)) each.gone = true;
 					break;
 				case "rename":
-					fs.renameSync(path.join(at.directory, file), path.join(at.directory, `moved-${file}`));
+					fs.renameSync(path.join(at.directory, file), path.join(at.directory, `moved-${time % 1e6}-${file}`));
 					break;
 			}
 		} catch (error) {
