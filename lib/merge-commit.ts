@@ -71,7 +71,13 @@ export async function planMerge(git: Git, head: string | undefined, theirs: stri
 					item = await store(git, blobs, mergeCards(one, bytes[0], bytes[1]));
 				}
 			} else if (ownFiles.includes(name) && bytes[0] && bytes[1]) item = await store(git, blobs, uniteLines(bytes[0], bytes[1]));
-			else if (ours || base)
+			else if (settled) {
+				// It lies in the directory and the index as the user has settled it.
+				const own = settled.get(name);
+				if (own) tree.set(name, own);
+				else tree.delete(name);
+				continue;
+			} else if (ours || base)
 				throw new XferError("EGIT", `${nameOf(name)} was changed here and there`, "git merge it, settle that, then sync again");
 		}
 		if (item) tree.set(name, item);
