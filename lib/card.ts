@@ -225,8 +225,8 @@ export function parseCard(bytes: Buffer): Card {
 		if (at === undefined || !before) {
 			seen.set(entry.id, entries.length);
 			entries.push(entry);
-		} else if (!before.is("torn") && torn && startsWith(before.raw, entry.raw)) {
-			// all of it stands in the whole one
+		} else if (torn && startsWith(before.raw, entry.raw)) {
+			// all of it stands in the other one
 		} else if (before.is("torn") && entry.raw.length > before.raw.length && startsWith(entry.raw, before.raw)) {
 			entries[at] = entry; // its writer began again
 		} else if (!entry.raw.equals(before.raw)) {

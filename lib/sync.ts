@@ -12,7 +12,7 @@ import { blobOf, type Tree as Index, isCardItem, latin1Name, nameOf, readTree } 
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
 import { mendCard, mergeCards, readCard } from "./merge.ts";
 import { bringIn, type CardChange, planMerge, requireClean } from "./merge-commit.ts";
-import { replaceCard } from "./replace.ts";
+import { recover, replaceCard } from "./replace.ts";
 import { isRepository, ownFiles, setAttributes } from "./repository.ts";
 import type { Outcome } from "./send.ts";
 import type { Tree } from "./tree.ts";
@@ -48,6 +48,7 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	const branch = await git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]);
 	if (branch === undefined)
 		throw new XferError("EGIT", "the repository is on no branch, perhaps in a rebase", "finish that, or: git switch main");
+	await recover(board.context, board.directory);
 	await setAttributes(git);
 	const remote = await remoteOf(git, branch);
 	const [committed, merged, notes]: [string[], Set<string>, Outcome[]] = [[], new Set(), []];

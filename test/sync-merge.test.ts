@@ -391,7 +391,6 @@ test("after criss-cross merges a sync takes the new value of a key that only one
 	expect(textsOf(one, file)).toEqual([]);
 });
 
-// Fails: the merge is taken out of git's hands, and the user's settlement with it.
 test("a conflict in what is no Card is left to the user, and loses nothing", async () => {
 	const { one, two } = await twoMachines();
 	const { file } = one.board.create({ title: "Cache", author: "alice" });
