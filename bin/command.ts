@@ -23,8 +23,8 @@ export interface Command {
 	readonly words: readonly [least: number, most: number];
 	/** What the words complete to. */
 	readonly completes?: "nodes" | "ids" | "sent" | "cards" | readonly string[];
-	/** Its words are a text. */
-	readonly speaks?: boolean;
+	/** Its words are a text, behind this on an example line. */
+	readonly speaks?: string;
 	/** For programs: not in lists. */
 	readonly hidden?: boolean;
 	/** Its sub-commands; the name of each begins with this one's. */

@@ -112,7 +112,7 @@ function rightLine(
 	line: string,
 ): string {
 	const text = command?.speaks;
-	const example = command ? `xfer ${command.name} ${command.usage.replace(/[[,].*/, "")}`.trim() : "";
+	const example = `xfer ${command?.name} ${text}`;
 	if (text && (plain.has(flag) || (flag === "title" && !options.subject))) {
 		return `${example} "…", or: … | ${example} -`;
 	}

@@ -47,7 +47,16 @@ export interface Card {
 	readonly introduction: { readonly begin: number; readonly end: number };
 	/** In the order of the file; each id once. */
 	readonly entries: readonly Entry[];
+	/** Torn beginnings of what stands in another place: no Entries of their own. */
+	readonly beginnings: readonly Beginning[];
 	readonly warnings: readonly CardWarning[];
+}
+
+/** Bytes from … to, and the Entry that stands in their place, when they came first. */
+export interface Beginning {
+	readonly begin: number;
+	readonly end: number;
+	readonly of: Entry | undefined;
 }
 
 // A file is scanned as Latin-1, in which a character is a byte: so offsets are bytes, and what is no UTF-8 stays what it is.
@@ -177,6 +186,12 @@ export function escapeText(text: Uint8Array): Buffer {
 	return Buffer.from(Buffer.from(text).toString("latin1").replace(toEscape, "$1\\$2"), "latin1");
 }
 
+/** A Card's bytes in which nothing is taken for what git left as two sides: where those lines are text. */
+export function escapeMarkers(bytes: Buffer): Buffer {
+	if (!sidesOf(bytes)) return bytes;
+	return Buffer.from(bytes.toString("latin1").replace(/(^|\n)(?=<{7}|={7}|>{7}|\|{7})/g, "$1\\"), "latin1");
+}
+
 /** What `escapeText` was given. */
 export function unescapeText(text: Buffer): Buffer {
 	return text.includes(92) ? Buffer.from(text.toString("latin1").replace(toUnescape, "$1$2"), "latin1") : text;
@@ -215,6 +230,7 @@ export function parseCard(bytes: Buffer): Card {
 	const text = bytes.toString("latin1");
 	if ((text.startsWith("<<<<<<<") || text.includes("\n<<<<<<<")) && sidesOf(bytes)) warnings.push("conflict");
 	const entries: Entry[] = [];
+	let beginnings: Beginning[] = [];
 	const seen = new Map<string, number>();
 	const end = scan(text, body, (part) => {
 		const { typed, torn } = part;
@@ -226,9 +242,11 @@ export function parseCard(bytes: Buffer): Card {
 			seen.set(entry.id, entries.length);
 			entries.push(entry);
 		} else if (torn && startsWith(before.raw, entry.raw)) {
-			// all of it stands in the other one
+			if (before.raw.length > entry.raw.length) beginnings.push({ begin: entry.begin, end: entry.end, of: undefined }); // else it is the same
 		} else if (before.is("torn") && entry.raw.length > before.raw.length && startsWith(entry.raw, before.raw)) {
 			entries[at] = entry; // its writer began again
+			beginnings = beginnings.map((one) => (one.of === before ? { ...one, of: entry } : one));
+			beginnings.push({ begin: before.begin, end: before.end, of: entry });
 		} else if (!entry.raw.equals(before.raw)) {
 			const other = new Entry(bytes, undefined, part, [...flaws, "duplicate"]);
 			if (seen.has(other.id)) return;
@@ -242,6 +260,7 @@ export function parseCard(bytes: Buffer): Card {
 		front: header.body === 0 ? { begin: 0, end: 0 } : { begin: mark + header.begin, end: mark + header.end },
 		introduction: { begin, end: trimEnd(text, begin, end) },
 		entries,
+		beginnings,
 		warnings,
 	};
 }

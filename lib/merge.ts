@@ -1,4 +1,4 @@
-import { type Card, type Entry, formatEntry, hashId, parseCard, sidesOf, unescapeText } from "./card.ts";
+import { type Card, type Entry, escapeMarkers, formatEntry, hashId, parseCard, sidesOf, unescapeText } from "./card.ts";
 import { compare } from "./filename.ts";
 import { parseDate } from "./handoff.ts";
 import { fold } from "./names.ts";
@@ -31,7 +31,7 @@ export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffe
 		if (!entries.has(id)) entries.set(id, mended({ id, type: "note", author: "merge", date: latest, text }));
 	}
 	const sorted = [...entries.values()].sort((a, b) => a.date - b.date || compare(a.id, b.id));
-	return Buffer.concat([
+	const united = Buffer.concat([
 		Buffer.from(front === undefined ? "" : fenced(front), "latin1"),
 		// An empty line before it, also for one that begins with --- and is no front matter.
 		Buffer.from(
@@ -40,6 +40,7 @@ export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffe
 		),
 		...sorted.flatMap(({ raw }) => [Buffer.from("\n"), raw, Buffer.from("\n")]),
 	]);
+	return escapeMarkers(united); // of which each side may have had a half
 }
 
 /**
@@ -48,15 +49,22 @@ export function mergeCards(base: Buffer | undefined, ours: Buffer, theirs: Buffe
  */
 export function mendCard(bytes: Buffer, date = 0): Buffer {
 	if (sidesOf(bytes)) return mendCard(resolve(bytes), date);
-	const flawed = items(parseCard(bytes), date).filter(({ entry }) => entry.flaws.length > 0);
+	const card = parseCard(bytes);
+	const flawed = items(card, date).filter(({ entry }) => entry.flaws.length > 0);
+	if (flawed.length === 0) return bytes;
+	const changes = flawed.flatMap(({ entry, raw }) => {
+		// It stands where it was begun first; what is left of that would begin nothing, under another header.
+		const [place, ...rest] = [...card.beginnings.filter(({ of }) => of === entry), entry].sort((a, b) => a.begin - b.begin);
+		return [{ place: place ?? entry, raw }, ...rest.map((place) => ({ place, raw: Buffer.alloc(0) }))];
+	});
+	for (const place of card.beginnings) if (!place.of) changes.push({ place, raw: Buffer.alloc(0) });
 	const parts: Buffer[] = [];
 	let at = 0;
-	for (const item of flawed.sort((a, b) => a.entry.begin - b.entry.begin)) {
-		parts.push(bytes.subarray(at, item.entry.begin), item.raw);
-		at = item.entry.end;
+	for (const { place, raw } of changes.sort((a, b) => a.place.begin - b.place.begin)) {
+		parts.push(bytes.subarray(at, place.begin), raw);
+		at = place.end;
 	}
-	if (at === 0) return bytes;
-	return Buffer.concat([...parts, bytes.subarray(at), Buffer.from(at === bytes.length ? "\n" : "")]);
+	return escapeMarkers(Buffer.concat([...parts, bytes.subarray(at), Buffer.from(at === bytes.length ? "\n" : "")]));
 }
 
 /** Unites the sides that git left in a file. */

@@ -33,7 +33,7 @@ const create: Command = {
 	],
 	options: {},
 	words: [1, Number.POSITIVE_INFINITY],
-	speaks: true,
+	speaks: "TITLE",
 	run: async (session, words) => (await write()).create(session, words),
 };
 
@@ -68,7 +68,7 @@ const add: Command = {
 	},
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
-	speaks: true,
+	speaks: "CARD",
 	run: async (session, words, values) => (await write()).add(session, words, values),
 };
 
@@ -119,7 +119,7 @@ const done: Command = {
 	options: { "no-mention": noMention },
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "cards",
-	speaks: true,
+	speaks: "CARD",
 	run: async (session, words, values) => (await write()).done(session, words, values),
 };
 

@@ -19,7 +19,7 @@ export const reply: Command = {
 	options: handoffOptions,
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "ids",
-	speaks: true,
+	speaks: "ID",
 	run(session, [piece = "", ...words], values) {
 		const { tree, me } = session;
 		const node = tree.node(me);

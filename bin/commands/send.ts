@@ -37,7 +37,7 @@ export const send: Command = {
 	options: { ...handoffOptions, re: { type: "string", value: "ID", help: "about this Handoff" } },
 	words: [1, Number.POSITIVE_INFINITY],
 	completes: "nodes",
-	speaks: true,
+	speaks: "alice",
 	run(session, [to = "", ...words], values) {
 		const re = typeof values.re === "string" ? about(session, values.re) : {};
 		return deliver(
