@@ -71,6 +71,8 @@ function commandFirst(argv: readonly string[], among: readonly Command[]): reado
 function unknownCommand(name: string, among: readonly Command[]): XferError {
 	const meant = similar(name, among.map(lastWord));
 	const command = among.find((known) => lastWord(known) === meant);
+	const sub = commands.flatMap(({ commands }) => commands ?? []).find((known) => lastWord(known) === name);
+	if (sub) return new XferError("EINPUT", `no command ${JSON.stringify(name)}`, `did you mean xfer ${sub.name}?`);
 	const list = among === commands ? "xfer --help" : "xfer board --help";
 	return new XferError(
 		"EINPUT",

@@ -93,8 +93,8 @@ export class Board {
 	}
 
 	/**
-	 * The Card that a person means by a piece of its file's name, 3 characters or more: its whole name or id before any part. Also by the id in its
-	 * front matter, when the file was renamed.
+	 * The Card that a person means by a piece of its file's name, 3 characters or more: its whole name or id before any part. When no name has it, by a
+	 * piece of its title, or of the id in its front matter.
 	 * @returns the name of its file
 	 * @throws {XferError} ECARD when there is none, EAMBIGUOUS when there are several, EINPUT when the piece is too short
 	 */
@@ -115,14 +115,20 @@ export class Board {
 			const memory = Buffer.allocUnsafe(65_536);
 			for (const file of files) {
 				try {
-					if ((await this.#look(file, memory)).id.toLowerCase().includes(text)) found.push(file);
+					const { id, title } = await this.#look(file, memory);
+					if (id.toLowerCase().includes(text) || title.toLowerCase().includes(text)) found.push(file);
 				} catch {
 					// gone, or not to be read: not the one that is meant
 				}
 			}
 		}
 		const [first, ...others] = found;
-		if (first === undefined) throw new XferError("ECARD", `no Card ${JSON.stringify(piece)}`, "xfer board list --all shows them");
+		if (first === undefined)
+			throw new XferError(
+				"ECARD",
+				`no Card ${JSON.stringify(piece)}`,
+				"a piece of its id, name or title; xfer board list --all shows them",
+			);
 		if (others.length === 0) return first;
 		const names = found.slice(0, 8).map(stem).join(", ");
 		throw new XferError("EAMBIGUOUS", `"${piece}" fits ${found.length} Cards`, `say which: ${names}${found.length > 8 ? ", …" : ""}`);
@@ -199,7 +205,7 @@ export class Board {
 	/**
 	 * Claims a Card for its author on this host, or extends that claim. Waits for half a minute while the Card is being replaced.
 	 * @param hold for how many ms
-	 * @throws {XferError} EHELD when another holds it: then nothing of ours stands · ECARD, EINPUT · the system's error
+	 * @throws {XferError} EHELD when another holds it, or it is done or removed: then nothing of ours stands · ECARD, EINPUT · the system's error
 	 */
 	async claim(file: string, author: string, hold: number = usualClaim): Promise<Claim> {
 		const { context } = this;
@@ -208,6 +214,7 @@ export class Board {
 			throw new XferError("EINPUT", "a claim holds for some time, and ends before the year 10000", "such as --for 2h");
 		const before = await this.read(file);
 		this.#requireFree(before, author);
+		if (before.done || before.removed) throw over(before);
 		const host = claimHost(context);
 		const text = Buffer.from(`until ${new Date(until).toISOString()} on ${host}`);
 		const entry = this.#append(file, author, "claim", text, lastDate(before, author));
@@ -217,10 +224,12 @@ export class Board {
 			await sleep(20);
 			if (tries % 50 === 0) await this.#recover(); // it may be what a killed one left
 		}
-		const { holder } = await this.read(file);
+		const after = await this.read(file);
+		const { holder } = after;
 		if (holder && isHeldBy(holder, entry.author, host) && !changing()) return holder;
 		this.#append(file, author, "release", Buffer.from(`on ${host}`), entry.date);
 		if (holder && !isHeldBy(holder, entry.author, host)) throw held(file, holder);
+		if (after.done) throw over(after);
 		throw new XferError(
 			"EHELD",
 			`${stem(file)} could not be claimed: it was changed all the while, or somebody ended the claim`,
@@ -466,6 +475,12 @@ function missing(file: string, error: unknown): unknown {
 function held(file: string, holder: Claim): XferError {
 	const until = new Date(holder.until).toISOString();
 	return new XferError("EHELD", `${stem(file)} is claimed by ${holderWords(holder)} until ${until}`, "take another, or wait");
+}
+
+function over({ file, removed, last }: OpenCard): XferError {
+	const word = shellWord(stem(file));
+	const cure = removed ? `xfer board rm ${word} --undo` : `to open it again: xfer board add ${word} "…"`;
+	return new XferError("EHELD", `${stem(file)} is ${removed ? "removed" : "done"}, says ${last.author}`, cure);
 }
 
 function bytesOf(text: Uint8Array | string, context: Context): Buffer {

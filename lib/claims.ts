@@ -30,8 +30,9 @@ export function stateOfCard(entries: Iterable<Entry>, now: number): CardState {
 	let removed = false;
 	for (const entry of entries) {
 		const { type } = entry;
-		if (type !== "release") done = type === "done";
-		if (type === "claim") claim(claims, entry);
+		if (type !== "claim" && type !== "release") done = type === "done";
+		if (type === "claim" && !done)
+			claim(claims, entry); // what is done is not to be done again
 		else if (type === "release") release(claims, entry);
 		else if (type === "done") claims.clear();
 		else if (type === "removed") removed = true;

@@ -1,3 +1,4 @@
+import { accessSync, constants, lstatSync, readlinkSync } from "node:fs";
 import { type Board, type CardInfo, openBoard } from "./board.ts";
 import { cardWarnings, entryFlaws } from "./card.ts";
 import { stem } from "./card-file.ts";
@@ -15,6 +16,8 @@ export async function diagnoseBoard(tree: Tree): Promise<Finding[]> {
 	const board = openBoard(tree);
 	const path = board.directory;
 	try {
+		const wrong = checkDirectory(path);
+		if (wrong) return [wrong];
 		const findings = await checkCards(board);
 		for (const name of leftovers(path)) {
 			const old = `${path}/.locks/${name}.old`;
@@ -32,6 +35,32 @@ export async function diagnoseBoard(tree: Tree): Promise<Finding[]> {
 				cure: "it is a directory that only you may enter: chmod 700",
 			},
 		];
+	}
+}
+
+/** What is in the place of the Board's directory, or keeps everybody from writing to it. */
+function checkDirectory(path: string): Finding | undefined {
+	const code = "access";
+	const own = lstatSync(path, { throwIfNoEntry: false });
+	if (!own) return undefined; // no Board yet
+	if (own.isSymbolicLink())
+		return {
+			code,
+			path,
+			what: `a symlink to ${readlinkSync(path)}, which is not there`,
+			cure: `remove it, or: mkdir -p ${shellWord(readlinkSync(path))}`,
+		};
+	if (!own.isDirectory()) return { code, path, what: "not a directory", cure: "move it away" };
+	try {
+		accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
+		return undefined;
+	} catch (error) {
+		return {
+			code,
+			path,
+			what: `can't be read and written (${errno(error)})`,
+			cure: `chmod u+rwx ${shellWord(path)}; a sandbox may forbid it`,
+		};
 	}
 }
 
@@ -78,13 +107,16 @@ async function checkCard(board: Board, { file, path, warnings }: CardInfo): Prom
 }
 
 async function checkRepository(path: string): Promise<Finding[]> {
-	const cure = "xfer board init";
+	const git = new Git(path);
+	const findings: Finding[] = [];
+	const add = (what: string, cure: string) => findings.push({ code: "git", path, what, cure });
 	try {
 		const asked = readBeginning(`${path}/.gitattributes`, 65_536)?.includes("merge=xfer");
-		const driver = await new Git(path).ask(["config", "merge.xfer.driver"]);
-		if (asked && driver !== undefined) return [];
-		return [{ code: "git", path, what: "git does not know how to merge Cards here", cure }];
+		if (!asked || (await git.ask(["config", "merge.xfer.driver"])) === undefined)
+			add("git does not know how to merge Cards here", "xfer board init");
+		if ((await git.run(["ls-files", "--unmerged"])).length > 0) add("git left a merge unfinished", "xfer board sync");
 	} catch (error) {
-		return [{ code: "git", path, what: error instanceof Error ? error.message : String(error), cure }];
+		add(error instanceof Error ? error.message : String(error), `git -C ${shellWord(path)} status`);
 	}
+	return findings;
 }

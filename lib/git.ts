@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { dirname } from "node:path";
 import { errno, XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
 
@@ -57,6 +58,7 @@ export class Git {
 			GIT_TERMINAL_PROMPT: "0",
 			GIT_ASKPASS: "false",
 			SSH_ASKPASS_REQUIRE: "never",
+			GIT_CEILING_DIRECTORIES: dirname(this.directory), // a repository around the Board is another one
 			...(this.#ssh && { GIT_SSH_COMMAND: this.#ssh }),
 		});
 		return new Promise((resolve, reject) => {

@@ -2,6 +2,7 @@ import { lstatSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Board } from "./board.ts";
 import { XferError } from "./errors.ts";
+import { shellWord } from "./filename.ts";
 import { append, makeDirectories, readBytes, writeNew } from "./files.ts";
 import { Git } from "./git.ts";
 
@@ -25,10 +26,12 @@ export async function initBoard(board: Board, remote?: string): Promise<void> {
 	addLine(`${board.directory}/.gitattributes`, attributes);
 	const settings = [
 		["merge.xfer.name", "xfer: unites the Entries of both sides"],
-		["merge.xfer.driver", "xfer board merge-driver %O %A %B"],
+		// Where git finds no xfer, its own markers are better than one side alone: repair and sync unite them.
+		["merge.xfer.driver", "xfer board merge-driver %O %A %B || { test $? -ne 127 || git merge-file -q %A %O %B; exit 1; }"],
 		// git takes two similar Cards for one that was renamed; and before 2.50 its usual strategy does not ask merge.renames.
 		["merge.renames", "false"],
 		["pull.twohead", "recursive"],
+		["pull.rebase", "false"], // so that a plain git pull merges
 	] as const;
 	for (const [key, value] of settings) {
 		if ((await git.ask(["config", "--local", key])) === undefined) await git.run(["config", "--local", key, value]);
@@ -53,10 +56,15 @@ function addLine(path: string, line: string): void {
 	else writeNew(path, Buffer.from(`${line}\n`), false);
 }
 
-async function addRemote(git: Git, url: string): Promise<void> {
+async function addRemote(git: Git, given: string): Promise<void> {
+	const url = lstatSync(given, { throwIfNoEntry: false }) ? resolve(given) : given; // a directory is meant from here, not from the Board
 	const before = await git.ask(["config", "--local", "remote.origin.url"]);
 	if (before !== undefined && before !== url)
-		throw new XferError("EINPUT", `origin is ${before} already`, "to change it: git remote set-url origin URL");
+		throw new XferError(
+			"EINPUT",
+			`origin is ${before} already`,
+			`to change it: git -C ${shellWord(git.directory)} remote set-url origin URL`,
+		);
 	if (before === undefined) await git.run(["remote", "add", "--", "origin", url]);
 	if ((await git.ask(["rev-parse", "--verify", "--quiet", "HEAD"])) === undefined) {
 		// Nothing here yet: the branch is called as it is there.

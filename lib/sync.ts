@@ -5,6 +5,7 @@ import { isCardName, publishCard, stem } from "./card-file.ts";
 import { claimHost, holderWords, stateOfCard } from "./claims.ts";
 import { sleep } from "./context.ts";
 import { XferError } from "./errors.ts";
+import { shellWord } from "./filename.ts";
 import { isFile, readBytes } from "./files.ts";
 import { frontOf } from "./front.ts";
 import { Git } from "./git.ts";
@@ -45,9 +46,13 @@ export interface SyncReport {
 export async function syncBoard(tree: Tree, board: Board, me: string, options: { mention?: boolean } = {}): Promise<SyncReport> {
 	if (!isRepository(board)) throw new XferError("EGIT", "the Board is no git repository", "xfer board init [--remote URL]");
 	const git = new Git(board.directory);
-	const branch = await git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]);
+	let branch = await git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]);
 	if (branch === undefined)
-		throw new XferError("EGIT", "the repository is on no branch, perhaps in a rebase", "finish that, or: git switch main");
+		throw new XferError(
+			"EGIT",
+			"the repository is on no branch, perhaps in a rebase",
+			`finish that, or: git -C ${shellWord(board.directory)} switch main`,
+		);
 	await recover(board.context, board.directory);
 	await setAttributes(git);
 	const remote = await remoteOf(git, branch);
@@ -77,12 +82,13 @@ export async function syncBoard(tree: Tree, board: Board, me: string, options: {
 	committed.push(...(await commit(board, git, me)));
 	if (left) await merge(left.commit, "what git left", left.settled);
 	if (!remote) return await finish(false);
-	const there = (await git.ask(["config", `branch.${branch}.merge`])) ?? `refs/heads/${branch}`;
-	const tracking = `${remote}/${there.replace(/^refs\/heads\//, "")}`;
 	await git.neverAsk();
 	for (let tries = 0; ; tries++) {
 		const fetched = await git.try(["fetch", "--quiet", "--no-tags", remote]);
 		if (fetched.code !== 0) throw new XferError("EGIT", `git fetch: ${fetched.words}`, committedCure);
+		branch = await sharedBranch(git, branch, remote);
+		const there = (await git.ask(["config", `branch.${branch}.merge`])) ?? `refs/heads/${branch}`;
+		const tracking = `${remote}/${there.replace(/^refs\/heads\//, "")}`;
 		const theirs = await git.ask(["rev-parse", "--verify", "--quiet", `refs/remotes/${tracking}`]);
 		if (theirs !== undefined) await merge(theirs, tracking);
 		const head = await headOf(git);
@@ -114,6 +120,28 @@ async function between(git: Git, before: string, after: string): Promise<CardCha
 		const [one, two] = [old, now].map((tree) => blobs.get(tree.get(name)?.oid ?? ""));
 		return { file: nameOf(name), before: one, after: one && two ? mergeCards(undefined, one, two) : two };
 	});
+}
+
+/**
+ * The branch that is pushed: this one, which the remote must have, unless it has none. A Board in which nothing was committed goes onto the remote's.
+ * @throws {XferError} EGIT when the remote has others: two branches would be two Boards
+ */
+async function sharedBranch(git: Git, branch: string, remote: string): Promise<string> {
+	const out = await git.run(["for-each-ref", "--format=%(refname:strip=3)", `refs/remotes/${remote}`]);
+	const all = (out.toString().match(/\S+/g) ?? []).filter((name) => name !== "HEAD");
+	const own = ((await git.ask(["config", `branch.${branch}.merge`])) ?? branch).replace(/^refs\/heads\//, "");
+	if (all.length === 0 || all.includes(own)) return branch;
+	const [first = branch, ...others] = all;
+	const other = all.includes("main") ? "main" : first;
+	const where = `git -C ${shellWord(git.directory)}`;
+	if ((await headOf(git)) !== undefined || (others.length > 0 && other !== "main"))
+		throw new XferError(
+			"EGIT",
+			`the Board is on "${branch}", and ${remote} has ${all.join(", ")}`,
+			`${where} switch ${other}; or, to have it there too: ${where} push ${remote} ${branch}`,
+		);
+	await git.run(["symbolic-ref", "HEAD", `refs/heads/${other}`]);
+	return other;
 }
 
 /** The remote of a branch: its own, else `origin`, else the only one. */

@@ -284,6 +284,7 @@ xfer_board_claim() {
 	xfer_duration for "$_for"
 	case ${_for%?} in *[!0]*) ;; *) xfer_die 2 "--for $_for claims nothing (2h, say)" ;; esac
 	xfer_holder || xfer_held
+	[ -z "$_h_over" ] || xfer_die 5 "$_card is $_h_over (board add opens again what is done)"
 	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
 	xfer_settled && _why='' || _why="$PWD/.locks/$_card.old is still there (xfer board list mends it when somebody was killed)"
@@ -1002,12 +1003,12 @@ xfer_settled() {
 # Reads Cards as $1 says, list or holder; their names come from standard input, each with a / behind it. Of the _large ones the front matter.
 xfer_cards() { LARGE=$_large awk -v RS=/ -v mode="$1" -v all="$_o_all" -v mine="$_o_mine" -v now="$_date" -v me="$_me" -v on="$_on" "$xfer_awk_cards"; }
 
-# Who holds _card, in _h_holder, _h_on and _h_until; 1: it is somebody else. In _h_date the time, but after what who acts has added: a merge
+# Who holds _card, in _h_holder, _h_on and _h_until; 1: it is somebody else. In _h_over whether it is done or removed. In _h_date the time, but after what who acts has added: a merge
 # orders by date, and a release must not come before its claim. Looks again when the last Entry may be just being written.
 xfer_holder() {
 	while :; do
 		xfer_clock 0
-		for _name_of in date holder on until torn; do IFS='' read -r "_h_$_name_of"; done <<-END
+		for _name_of in date holder on until torn over; do IFS='' read -r "_h_$_name_of"; done <<-END
 			$(printf '%s/' "$_card" | xfer_cards holder)
 		END
 		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
@@ -1288,10 +1289,10 @@ function state(   i, j, f, w, t, who, end, since, claims) {
 		t = what[i]
 		w = dated[i]
 		split(first[i], f, " ")
-		if (t != "release") ended = t == "done"
+		if (t != "claim" && t != "release") ended = t == "done"
 		if (t == "removed" || t == "restored") gone = t == "removed"
 		if (t == "done") split("", end)
-		if (t == "claim") {
+		if (t == "claim" && !ended) { # what is done is not to be done again
 			if (first[i] !~ /^until [^ \t]+ on [^ \t]/) split("", f)
 			who = author[i] "@" f[4]
 			until = norm(f[2])
@@ -1324,7 +1325,7 @@ END {
 		if (mode == "holder") {
 			ms = substr(latest, 21, 3) + 1
 			print shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000))
-			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]]
+			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]] "\n" (gone ? "removed" : ended ? "done" : "")
 			exit
 		}
 		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue

@@ -612,6 +612,23 @@ describe("Repairing", () => {
 	});
 });
 
+describe("What is done or removed", () => {
+	test("can't be claimed until somebody adds to it, also by a claim that comes behind it, and leaves no Entry", async () => {
+		const { board, put } = world();
+		const file = put("c.md", head);
+		await board.done(file, { author: "alice", text: "" });
+		const before = (await board.read(file)).entries.length;
+		expect(await code(() => board.claim(file, "bob"))).toBe("EHELD");
+		expect((await board.read(file)).entries.length).toBe(before);
+		board.add(file, { author: "alice", text: "there is more" });
+		expect((await board.claim(file, "bob")).name).toBe("bob");
+		await board.remove(file, "bob");
+		expect(await code(() => board.claim(file, "bob"))).toBe("EHELD");
+		await board.remove(file, "bob", false);
+		expect((await board.claim(file, "bob")).name).toBe("bob");
+	});
+});
+
 describe("What is strange on a Board", () => {
 	/** Every kind of file that could lie there, and one that is good. */
 	async function strange(): Promise<World & { good: string; files: string[]; snapshot: () => Record<string, string> }> {

@@ -113,7 +113,7 @@ function chosen(card: OpenCard, values: Values, now: number): readonly Entry[] |
 	}
 	if (values.last === undefined) return entries;
 	if (typeof values.last !== "string" || !/^[1-9]\d{0,8}$/.test(values.last))
-		throw new XferError("EINPUT", `--last ${values.last} is not a number`, "such as --last 5");
+		throw new XferError("EINPUT", `--last ${values.last} is no count`, "1 or more, such as --last 5");
 	return entries.slice(-Number(values.last));
 }
 

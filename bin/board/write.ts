@@ -4,6 +4,7 @@ import { stem } from "../../lib/card-file.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
 import { mentionsIn, notifyMentioned } from "../../lib/mentions.ts";
+import { isRepository } from "../../lib/repository.ts";
 import type { Outcome } from "../../lib/send.ts";
 import type { Values } from "../command.ts";
 import { parseDuration } from "../duration.ts";
@@ -98,6 +99,7 @@ async function purge(session: Session, board: Board, file: string, sure: boolean
 	}
 	await board.purge(file);
 	printChange(session, "purged", file, true);
+	if (isRepository(board)) note("its text stays in git's history, here and wherever that was pushed");
 	return exit.done;
 }
 

@@ -94,7 +94,7 @@ const claim: Command = {
 	usage: "CARD",
 	summary: "take a Card for oneself: one gets it, others exit 5",
 	examples: [["xfer board claim cache --for 30m && make cache", "a second claim of mine extends it"]],
-	options: { for: { type: "string", value: "2h", help: "how long it holds" } },
+	options: { for: { type: "string", value: "2h", help: "how long it holds (2h)" } },
 	words: [1, 1],
 	completes: "cards",
 	run: async (session, words, values) => (await write()).claim(session, words, values),

@@ -378,6 +378,7 @@ scenario("done ends the claim and hides the Card until somebody adds to it", asy
 	const { text } = await t.take(asAlice("board", "done", id, "all", "of it"));
 	check(new RegExp(`^done\\t${ID}{8}\\t${file}\\n$`).test(text), `done prints ${JSON.stringify(text)}`);
 	equal(entriesIn(t, file).at(-1).slice(1), ["done", "alice", "all of it"], "the Entry");
+	await t.take(asBob("board", "claim", id), { exit: 5 }); // what is done is not to be done again
 	equal([await list(t.send), (await list(t.send, "--all")).map((row) => [row[0], row[6]])], [[], [[id, ""]]], "the lists");
 	await t.send(asBob("board", "add", id, "it came back"));
 	equal(
