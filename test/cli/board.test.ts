@@ -688,6 +688,8 @@ describe("claim, release and done", () => {
 			[true, undefined, ""],
 		]);
 		expect(rows(await x("list"))).toEqual([]);
+		expect(await bob("claim", one)).toMatchObject({ code: 5, out: "", err: expect.stringContaining("is done, says alice") });
+		await bob("add", one, "there is more");
 		expect((await bob("claim", one)).code).toBe(0);
 		expect((await json("show", one)).done).toBe(false);
 	});
