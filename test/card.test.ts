@@ -513,7 +513,8 @@ describe("What Entries come to", () => {
 		["a claim after one's own has ended stands behind others", 61, ["claim alice 0 60", "claim bob 1 90", "claim alice 61 120"], "bob", 90],
 		["one name on two hosts is two holders", 1, ["claim alice 0 60 box", "claim alice 0 90 elsewhere", "release alice 1"], "alice", 90],
 		["done ends every claim", 1, ["claim alice 0 60", "claim bob 0 60", "done alice 1"], undefined],
-		["a claim after done holds", 3, ["claim alice 0 60", "done alice 1", "claim bob 2 60"], "bob", 60],
+		["a claim on what is done counts for nothing", 3, ["claim alice 0 60", "done alice 1", "claim bob 2 60"], undefined],
+		["a claim on what was done holds when it was opened again", 4, ["done alice 1", "note alice 2", "claim bob 3 60"], "bob", 60],
 	])("holder: %s", (_, now, lines, holder, until) => {
 		const found = state(now, ...lines);
 		expect([found.holder, found.until]).toEqual([holder, until]);
@@ -524,7 +525,7 @@ describe("What Entries come to", () => {
 		[["done"], true, false],
 		[["done", "release"], true, false],
 		[["done", "note"], false, false],
-		[["done", "claim alice 0 60"], false, false],
+		[["done", "claim alice 0 60"], true, false],
 		[["removed"], false, true],
 		[["removed", "note"], false, true],
 		[["removed", "restored"], false, false],
