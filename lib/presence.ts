@@ -57,6 +57,7 @@ export function readPresence(directory: string): Presence {
 		return {}; // missing, a symlink, forbidden: the Node has said nothing that anybody could believe
 	}
 	try {
+		file.measure(); // it may have been replaced since it was looked at
 		const bytes = file.read(0, 2 * headerLimit);
 		const header = parseHeader(bytes);
 		const presence: Record<string, string> = {};

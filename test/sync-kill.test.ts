@@ -211,7 +211,11 @@ test("a sync that is killed at any moment, ten times, is made good by the next o
 		written.push({ file: files[1] ?? "", text: `after ${round}` });
 	}
 	await until(async () => (await two.xfer("board", "sync")).code === 0, "a sync that succeeds");
-	for (const at of [one, two]) await at.board.list(); // takes back what a killed one left aside
+	for (const at of [one, two]) {
+		// Who looks takes back what a killed one left aside, as soon as its lock is stale.
+		const left = async () => (await at.board.list(), ls(at.directory, ".locks").filter((name) => name.endsWith(".old")).length);
+		await until(async () => (await left()) === 0, "what was left aside");
+	}
 	await settle(one, two);
 	await expectSame(one, two);
 	for (const { file, text } of written) expect(textsOf(one, file).filter((each) => each === text)).toEqual([text]);
