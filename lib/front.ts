@@ -1,4 +1,4 @@
-import type { Card } from "./card.ts";
+import { type Card, parseCard } from "./card.ts";
 import { XferError } from "./errors.ts";
 import { formatValue } from "./handoff.ts";
 
@@ -72,6 +72,11 @@ export async function frontOf(card: Pick<Card, "bytes" | "front">): Promise<Fron
 		if (error instanceof XferError) return new Map();
 		throw error;
 	}
+}
+
+/** The id that a Card's front matter gives it. */
+export async function idOf(bytes: Buffer): Promise<string | undefined> {
+	return (await frontOf(parseCard(bytes))).get("id");
 }
 
 /**

@@ -1,13 +1,12 @@
 import { lstatSync } from "node:fs";
 import type { Board } from "./board.ts";
-import { parseCard } from "./card.ts";
 import { isCardName, publishCard, stem } from "./card-file.ts";
 import { claimHost, holderWords, stateOfCard } from "./claims.ts";
 import { sleep } from "./context.ts";
 import { XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
 import { isFile, readBytes } from "./files.ts";
-import { frontOf } from "./front.ts";
+import { frontOf, idOf } from "./front.ts";
 import { Git } from "./git.ts";
 import { blobOf, type Tree as Index, isCardItem, latin1Name, nameOf, readTree } from "./git-tree.ts";
 import { notifyLostClaim, notifyMentioned } from "./mentions.ts";
@@ -270,8 +269,4 @@ async function settleMerge(board: Board, git: Git, head: string | undefined): Pr
 	await planMerge(git, head, left, settled); // before git lets it go: whether it can be done
 	await git.run(["merge", "--quit"]);
 	return { commit: left, settled };
-}
-
-async function idOf(bytes: Buffer): Promise<string | undefined> {
-	return (await frontOf(parseCard(bytes))).get("id");
 }

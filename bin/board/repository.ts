@@ -1,9 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { openBoard } from "../../lib/board.ts";
-import { parseCard } from "../../lib/card.ts";
 import { sleep } from "../../lib/context.ts";
 import { XferError } from "../../lib/errors.ts";
-import { frontOf } from "../../lib/front.ts";
+import { idOf } from "../../lib/front.ts";
 import { mergeCards } from "../../lib/merge.ts";
 import { initBoard } from "../../lib/repository.ts";
 import { type SyncReport, syncBoard } from "../../lib/sync.ts";
@@ -65,8 +64,4 @@ export async function mergeDriver(_: Session, [base = "", ours = "", theirs = ""
 		);
 	writeFileSync(ours, mergeCards(before.length > 0 ? before : undefined, mine, other));
 	return exit.done;
-}
-
-async function idOf(bytes: Buffer): Promise<string | undefined> {
-	return (await frontOf(parseCard(bytes))).get("id");
 }
