@@ -1,9 +1,9 @@
 /** What every suite needs: a tree and a HOME that are removed afterwards, and processes that are ended by their id. */
-import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { afterEach, onTestFinished } from "vitest";
+import { afterAll, afterEach, beforeAll, onTestFinished } from "vitest";
 
 export const project = path.resolve(import.meta.dirname, "..");
 export const cli = [process.execPath, path.join(project, "dist/bin/xfer.cjs")];
@@ -33,6 +33,18 @@ export function tempTree(): { home: string; root: string; env: NodeJS.ProcessEnv
 	const home = tempDir();
 	const root = path.join(home, ".xfer");
 	return { home, root, env: { PATH: process.env.PATH, HOME: home, XFER_HOME: root, LC_ALL: "C.UTF-8" } };
+}
+
+/** For a suite: a directory to be the PATH, with no tool but busybox's own applets. It is there while the suite's tests run. */
+export function busyboxApplets(): string {
+	const applets = path.join(os.tmpdir(), `xfer-applets-${process.pid}-${Date.now()}`);
+	beforeAll(() => {
+		fs.mkdirSync(applets);
+		execFileSync("busybox", ["--install", "-s", applets]);
+		fs.symlinkSync(fs.readlinkSync(path.join(applets, "sh")), path.join(applets, "busybox"));
+	});
+	afterAll(() => fs.rmSync(applets, { recursive: true, force: true }));
+	return applets;
 }
 
 export interface Result {

@@ -1,20 +1,13 @@
 /** The Board of spec/xfer.sh under dash, and under busybox with no tool but its own applets. What every client does is in spec/conformance. */
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
-import os from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { ls, project, type Result, run, sh, tempTree, until } from "./helpers.ts";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { busyboxApplets, ls, project, type Result, run, sh, tempTree, until } from "./helpers.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
-let applets: string;
-beforeAll(() => {
-	applets = fs.mkdtempSync(path.join(os.tmpdir(), "xfer-applets-"));
-	execFileSync("busybox", ["--install", "-s", applets]);
-	fs.symlinkSync(fs.readlinkSync(path.join(applets, "sh")), path.join(applets, "busybox"));
-});
-afterAll(() => fs.rmSync(applets, { recursive: true, force: true }));
+const applets = busyboxApplets();
 
 type Bytes = string | { base64: string | (string | { repeat: string; times: number })[] };
 interface Shown {

@@ -3,18 +3,12 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { ls, type Result, run, sh, start, tempTree, until } from "./helpers.ts";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { busyboxApplets, ls, type Result, run, sh, start, tempTree, until } from "./helpers.ts";
 
 vi.setConfig({ testTimeout: 60_000 }); // hundreds of processes, on a machine that may be busy
 
-let applets: string;
-beforeAll(() => {
-	applets = fs.mkdtempSync(path.join(os.tmpdir(), "xfer-applets-"));
-	execFileSync("busybox", ["--install", "-s", applets]);
-	fs.symlinkSync(fs.readlinkSync(path.join(applets, "sh")), path.join(applets, "busybox"));
-});
-afterAll(() => fs.rmSync(applets, { recursive: true, force: true }));
+const applets = busyboxApplets();
 
 const idPattern = /^\d{10}\.M\d{6}R[0-9a-hjkmnp-tv-z]{8}\.[A-Za-z0-9._-]+$/;
 const instance = (text: string) => text.padEnd(8, "0");
