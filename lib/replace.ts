@@ -197,7 +197,10 @@ async function absorb(context: Context, file: OpenFile, size: number, path: stri
 		const old = file.read(0, seen);
 		if (!parseCard(old).entries.at(-1)?.is("torn")) addMissing(context, old, path);
 	}
-	if (seen > size) addMissing(context, file.read(0, seen), path); // what is torn by now is torn
+	if (seen === size) return;
+	// Behind no Entry it may be introduction, which has no id to be known by: then all of it is what is missing.
+	if (parseCard(file.read(0, size)).entries.length === 0) append(path, file.read(size, seen - size), context.durable);
+	else addMissing(context, file.read(0, seen), path); // what is torn by now is torn
 }
 
 /** Whether the end of what was added may be just being written. A header whose end is to come is no header yet. */
