@@ -64,7 +64,8 @@ const separator = " \xc2\xb7 ";
 const id = "[0-9a-hjkmnp-tv-z]{8}";
 const idPattern = new RegExp(`^${id}$`);
 const typePattern = /^[a-z][a-z0-9_-]{0,31}$/;
-const closePattern = new RegExp(`^<!-- ${id} -->$`);
+/** A whole line, where `lastIndex` says. */
+const closePattern = new RegExp(`<!-- ${id} -->(?=\\r?\\n|$)`, "y");
 /** A Node name, or `unknown`. */
 const author = "[a-z0-9][a-z0-9._-]{0,62}";
 export const authorPattern = new RegExp(`^${author}$`);
@@ -89,13 +90,15 @@ export class Entry {
 	readonly begin: number;
 	readonly end: number;
 	readonly #bytes: Buffer;
-	readonly #text: { readonly begin: number; readonly end: number };
+	readonly #textBegin: number;
+	readonly #textEnd: number;
 	#id: string | undefined;
 
-	constructor(bytes: Buffer, id: string | undefined, { typed, begin, end, text }: Part, flaws: readonly Flaw[]) {
+	constructor(bytes: Buffer, id: string | undefined, { typed, begin, end, textBegin, textEnd }: Part, flaws: readonly Flaw[]) {
 		this.#bytes = bytes;
 		this.#id = id;
-		this.#text = text;
+		this.#textBegin = textBegin;
+		this.#textEnd = Math.max(textBegin, textEnd);
 		this.begin = begin;
 		this.end = end;
 		this.type = typed.type;
@@ -110,6 +113,11 @@ export class Entry {
 		return this.#id;
 	}
 
+	/** Whether its id is one that is made of its bytes: when it grows it has another. */
+	get isHashed(): boolean {
+		return this.flaws.length > 0 && this.id === hashId(this.raw);
+	}
+
 	/** Unix ms. */
 	get date(): number | undefined {
 		return parseDate(this.dated);
@@ -122,7 +130,7 @@ export class Entry {
 
 	/** The bytes as they were given. */
 	get text(): Buffer {
-		return unescapeText(this.#bytes.subarray(this.#text.begin, Math.max(this.#text.begin, this.#text.end)));
+		return unescapeText(this.#bytes.subarray(this.#textBegin, this.#textEnd));
 	}
 
 	is(flaw: Flaw): boolean {
@@ -145,7 +153,9 @@ interface Part {
 	readonly typed: Typed;
 	readonly begin: number;
 	readonly end: number;
-	readonly text: { readonly begin: number; readonly end: number };
+	readonly textBegin: number;
+	/** Before `textBegin` when there is none. */
+	readonly textEnd: number;
 	/** It has no closing line. */
 	readonly torn: boolean;
 }
@@ -286,15 +296,14 @@ function scan(text: string, from: number, found: (part: Part) => void): number {
 	let free = -1; // where text begins that belongs to no Entry, after the first one
 	const stray = (end: number) => {
 		const begin = free < 0 ? end : skipBlank(text, free, end);
-		if (!/[^ \t\r\n\v\f]/.test(text.slice(begin, end))) return; // blank, in bytes
-		const place = { begin, end: trimEnd(text, begin, end) };
-		found({ typed: headless, ...place, text: place, torn: true });
+		if (begin === end || !/[^ \t\r\n\v\f]/.test(text.slice(begin, end))) return; // blank, in bytes
+		const textEnd = trimEnd(text, begin, end);
+		found({ typed: headless, begin, end: textEnd, textBegin: begin, textEnd, torn: true });
 	};
 	const close = (textEnd: number, end: number, torn: boolean) => {
 		if (!open) return;
 		const { typed, begin, textBegin } = open;
-		const words = { begin: textBegin, end: torn ? trimEnd(text, textBegin, textEnd) : textEnd };
-		found({ typed, begin, end: trimEnd(text, begin, end), text: words, torn });
+		found({ typed, begin, end: trimEnd(text, begin, end), textBegin, textEnd: torn ? trimEnd(text, textBegin, textEnd) : textEnd, torn });
 		open = undefined;
 	};
 	// The next lines that may be a header and a closing line: whichever comes first.
@@ -304,23 +313,23 @@ function scan(text: string, from: number, found: (part: Part) => void): number {
 		const begin = Math.min(header, closing);
 		const newline = text.indexOf("\n", begin);
 		const next = newline < 0 ? text.length : newline + 1;
-		const crlf = newline > begin && text[newline - 1] === "\r";
-		const line = text.slice(begin, newline < 0 ? text.length : crlf ? newline - 1 : newline);
 		if (closing < header) {
 			closing = lineAfter(text, "\n<!-- ", begin);
-			if (!open || !closePattern.test(line)) continue;
-			if (open.typed.id !== undefined && !line.startsWith(open.typed.id, 5)) continue; // a comment in a text typed by hand
+			closePattern.lastIndex = begin;
+			if (!open || !closePattern.test(text)) continue;
+			if (open.typed.id !== undefined && !text.startsWith(open.typed.id, begin + 5)) continue; // a comment in a text typed by hand
 			close(begin - (open.crlf && text[begin - 2] === "\r" ? 2 : 1), newline < 0 ? next : newline, false);
 			free = next;
 			continue;
 		}
 		header = lineAfter(text, "\n### ", begin);
-		const typed = parseEntryHeader(line);
+		const crlf = newline > begin && text[newline - 1] === "\r";
+		const typed = parseEntryHeader(text.slice(begin, newline < 0 ? text.length : crlf ? newline - 1 : newline));
 		if (!typed) continue;
 		if (open) close(begin, begin, true);
 		else stray(begin);
 		free = -1;
-		first = Math.min(first, begin);
+		if (begin < first) first = begin;
 		const blank = text.startsWith("\r\n", next) ? 2 : text[next] === "\n" ? 1 : 0;
 		open = { typed, begin, textBegin: next + blank, crlf };
 	}
@@ -331,15 +340,16 @@ function scan(text: string, from: number, found: (part: Part) => void): number {
 
 function lineAfter(text: string, what: string, at: number): number {
 	const found = text.indexOf(what, at);
-	return found < 0 ? Number.POSITIVE_INFINITY : found + 1;
+	return found < 0 ? text.length : found + 1;
 }
 
 /** The header of an Entry, written or typed by hand; undefined for a heading. */
 function parseEntryHeader(line: string): Typed | undefined {
 	if (headerPattern.test(line)) {
 		// Cut at what the pattern has found, which costs a third of its groups: a Board has tens of thousands of these.
-		const [type, author] = [line.indexOf(separator) + 4, line.lastIndexOf(separator)];
+		const type = line.indexOf(separator) + 4;
 		const between = line.indexOf(separator, type);
+		const author = line.lastIndexOf(separator);
 		const date = line.slice(author + 4);
 		if (isDay(date))
 			return { id: line.slice(4, 12), type: line.slice(type, between), author: line.slice(between + 4, author), date, whole: true };

@@ -83,6 +83,8 @@ interface Item {
 	readonly text: Buffer;
 	/** All that there was of it, when its closing line was missing. */
 	readonly torn?: Buffer | undefined;
+	/** Its id is made of its bytes. */
+	readonly isHashed?: boolean;
 }
 
 /** A version of a Card in its parts; text as Latin-1, a character a byte. */
@@ -117,7 +119,7 @@ function items(card: Card, otherwise = 0): (Item & { entry: Entry })[] {
 		// Of one that only lacks its closing line every byte stays: so that it goes on where another copy of it goes on.
 		if (entry.flaws.every((flaw) => flaw === "torn"))
 			return { entry, id, type, author: entry.author, date, text, torn, raw: Buffer.concat([raw, Buffer.from(`\n<!-- ${id} -->`)]) };
-		return { ...mended({ id, type, author: fold(entry.author), date, text }), entry, torn };
+		return { ...mended({ id, type, author: fold(entry.author), date, text }), entry, torn, isHashed: entry.isHashed };
 	});
 }
 
@@ -144,7 +146,20 @@ function mergeEntries(
 		const moved = mended({ ...other, id: hashId(other.raw) });
 		merged.set(moved.id, moved);
 	}
+	// Text that nothing was known by but its bytes has another id when one side goes on with it.
+	for (const was of base.values()) {
+		if (was.isHashed && (hasGrown(was, base, ours, theirs) || hasGrown(was, base, theirs, ours))) merged.delete(was.id);
+	}
 	return merged;
+}
+
+/** Whether one side has an Entry longer in place of one that the other still has as it was. */
+function hasGrown(was: Item, base: ReadonlyMap<string, Item>, here: ReadonlyMap<string, Item>, there: ReadonlyMap<string, Item>): boolean {
+	if (here.has(was.id) || !there.get(was.id)?.text.equals(was.text)) return false;
+	return [...here.values()].some(({ id, type, author, text }) => {
+		const isNew = !base.has(id) && type === was.type && author === was.author;
+		return isNew && text.length > was.text.length && text.subarray(0, was.text.length).equals(was.text);
+	});
 }
 
 /** Which of two Entries of one id stands, and the other when it must not be lost. */

@@ -1,6 +1,6 @@
 import { accessSync, chmodSync, constants, fstatSync, linkSync, renameSync, rmSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { type Card, type Entry, parseCard } from "./card.ts";
+import { type Card, Entry, parseCard } from "./card.ts";
 import { locksOf, mayGrow, oldPath, publishCard, settle, stem, temporaryPath } from "./card-file.ts";
 import { type Context, sleep } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
@@ -189,18 +189,37 @@ async function openSettled(context: Context, path: string): Promise<OpenFile> {
 
 /** Adds what the replaced file still gets: a writer may have opened it before it was replaced, and write to it only now. */
 async function absorb(context: Context, file: OpenFile, size: number, path: string, end: number): Promise<void> {
-	let seen = size;
+	let [seen, taken] = [size, size];
 	for (let since = context.monotonic(); context.monotonic() - since < quiet && context.monotonic() < end; await sleep(10)) {
 		if (file.measure() === seen) continue;
 		seen = file.size;
 		since = context.monotonic();
 		const old = file.read(0, seen);
-		if (!parseCard(old).entries.at(-1)?.is("torn")) addMissing(context, old, path);
+		if (parseCard(old).entries.at(-1)?.is("torn") ?? true) continue;
+		addLater(context, old, taken, path);
+		taken = seen;
 	}
-	if (seen === size) return;
-	// Behind no Entry it may be introduction, which has no id to be known by: then all of it is what is missing.
-	if (parseCard(file.read(0, size)).entries.length === 0) append(path, file.read(size, seen - size), context.durable);
-	else addMissing(context, file.read(0, seen), path); // what is torn by now is torn
+	if (seen > taken) addLater(context, file.read(0, seen), taken, path); // what is torn by now is torn
+}
+
+/** Adds to a Card what its old file got behind `taken`. */
+function addLater(context: Context, old: Buffer, taken: number, path: string): void {
+	const { introduction, entries } = parseCard(old);
+	const now = readBytes(path, Number.POSITIVE_INFINITY) ?? Buffer.alloc(0);
+	const known = entriesById(parseCard(now));
+	const newline = Buffer.from("\n");
+	const parts: Buffer[] = [];
+	for (const part of [introduction, ...entries]) {
+		const { begin, end } = part;
+		if (end <= taken) continue;
+		const isOwn = part instanceof Entry && (begin >= taken || !part.isHashed || part.is("duplicate"));
+		if (isOwn && isMissing(part, known)) parts.push(newline, part.raw, newline);
+		if (isOwn) continue;
+		// Text that nothing is known by: what was there of it has come along, and it goes on where that ends.
+		const goesOn = begin < taken && parts.length === 0 && now.length > 0 && old.subarray(begin, taken).equals(now.subarray(begin - taken));
+		parts.push(...(goesOn ? [] : [newline]), old.subarray(Math.max(begin, taken), end), newline);
+	}
+	if (parts.length > 0) append(path, Buffer.concat(parts), context.durable);
 }
 
 /** Whether the end of what was added may be just being written. A header whose end is to come is no header yet. */
@@ -211,13 +230,15 @@ function isUnfinished(added: Buffer): boolean {
 
 function addMissing(context: Context, old: Buffer, path: string): void {
 	const known = entriesById(parseCard(readBytes(path, Number.POSITIVE_INFINITY) ?? Buffer.alloc(0)));
-	const missing = [...entriesById(parseCard(old))].filter(([id, entry]) => {
-		const there = known.get(id);
-		return !there || (there.is("torn") && !entry.is("torn"));
-	});
+	const missing = parseCard(old).entries.filter((entry) => isMissing(entry, known));
 	if (missing.length === 0) return;
 	const newline = Buffer.from("\n");
-	append(path, Buffer.concat(missing.flatMap(([, { raw }]) => [newline, raw, newline])), context.durable);
+	append(path, Buffer.concat(missing.flatMap(({ raw }) => [newline, raw, newline])), context.durable);
+}
+
+function isMissing(entry: Entry, known: ReadonlyMap<string, Entry>): boolean {
+	const there = known.get(entry.id);
+	return !there || (there.is("torn") && !entry.is("torn"));
 }
 
 function entriesById(card: Card): Map<string, Entry> {

@@ -561,6 +561,37 @@ describe("Editing the front matter", () => {
 		expect(card.entries.map(({ text }) => Number(text)).sort((a, b) => a - b)).toEqual(Array.from({ length: added }, (_, index) => index));
 		expect(card.entries.flatMap(({ flaws }) => flaws)).toEqual([]);
 	});
+
+	const whole = entry("bbbbbbbb", "late");
+	test.each<[what: string, before: string, more: string, meanwhile: string, introduction: string, texts: string[]]>([
+		["an Entry", "", whole, "", "hello", ["x", "late"]],
+		["an Entry that was begun", whole.slice(0, -20), whole.slice(-20), "", "hello", ["x", "late"]],
+		["text typed by hand", "aaa\n", "bbb\n", "", "hello", ["x", "aaa\nbbb"]],
+		["text in the middle of a line", "aa", "a\n", "", "hello", ["x", "aaa"]],
+		["text and an Entry behind it", "aaa\n", `bbb\n${whole}`, "", "hello", ["x", "aaa\nbbb", "late"]],
+		["text under a header without an id", "\n### note · bob\n\naaa\n", "bbb\n", "", "hello", ["x", "aaa\nbbb"]],
+		["text that others have added to meanwhile", "aaa\n", "bbb\n", entry("cccccccc", "y"), "hello", ["x", "aaa", "y", "bbb"]],
+		["introduction", "no Entry", "more\n", "", "hello\nmore", []],
+		["introduction and an Entry behind it", "no Entry", `more\n${whole}`, "", "hello\nmore", ["late"]],
+	])("takes along what a slow >> adds to the replaced file, once: %s", async (_, before, more, meanwhile, introduction, expected) => {
+		// The clock stands until it was added, and then goes on by a ms with each look.
+		const clock = { ms: 0, step: 0 };
+		const { board, put, dir } = world({ monotonic: () => (clock.ms += clock.step) });
+		const file = put("c.md", `${head}\nhello\n${before === "no Entry" ? "" : `${entry("aaaaaaaa", "x")}${before}`}`);
+		const card = path.join(dir, file);
+		const fd = fs.openSync(card, "a");
+		const { ino } = fs.statSync(card);
+		const edited = board.edit(file, { owner: "bob" });
+		await until(() => fs.statSync(card).ino !== ino);
+		if (meanwhile) fs.appendFileSync(card, meanwhile);
+		fs.writeSync(fd, more);
+		fs.closeSync(fd);
+		clock.step = 1;
+		expect(await edited).toBe(true);
+		expect((await board.read(file)).introduction.toString().trim()).toBe(introduction);
+		expect(await texts(board, file)).toEqual(expected);
+		expect(ls(dir, ".locks")).toEqual([]);
+	});
 });
 
 describe("Repairing", () => {

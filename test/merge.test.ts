@@ -167,6 +167,22 @@ describe("Two versions of a Card", () => {
 		);
 	});
 
+	test.each([
+		["by itself", "\naaa\n", "bbb\n"],
+		["under a header without an id", utf8("\n### note · alice\n\naaa\n"), "bbb\n"],
+	])("have text typed by hand once, though one side mended it and the other went on with it: %s", (_, typed, more) => {
+		const base = card(head, entry("aaaaaaa0", "x"), typed);
+		const grown = Buffer.concat([base, Buffer.from(more)]);
+		for (const theirs of [grown, mendCard(grown)]) {
+			const merged = mergeCards(base, mendCard(base), theirs);
+			expect(texts(merged)).toEqual(["x", "aaa\nbbb"]);
+			expect(mergeCards(base, theirs, mendCard(base)).equals(merged)).toBe(true);
+		}
+		// Not one that another's merely begins like.
+		const other = Buffer.concat([base, card(entry("aaaaaaa1", "aaa\nand so on", { author: "bob" }))]);
+		expect(texts(mergeCards(base, mendCard(base), other))).toContain("aaa");
+	});
+
 	test("come to the same in every order when three only added to it", () => {
 		const add = fc.array(edit("add", "shared", "torn"), { maxLength: 4 });
 		fc.assert(
