@@ -1,5 +1,6 @@
 import { XferError, type XferErrorCode } from "../lib/errors.ts";
-import { ClosedOutput, note, visible } from "./output.ts";
+import { visible } from "../lib/visible.ts";
+import { ClosedOutput, note } from "./output.ts";
 
 /** Exit codes: 0 done · 1 failed · 2 wrong usage or refused input · 3 not there · 4 timed out · 5 somebody else was first · 6 done for some, not for all. */
 export const exit = { done: 0, failed: 1, usage: 2, missing: 3, timeout: 4, held: 5, partly: 6 } as const;

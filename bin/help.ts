@@ -2,11 +2,12 @@ import yargs, { type Argv } from "yargs";
 import { shortId } from "../lib/filename.ts";
 import { kinds, priorities } from "../lib/handoff.ts";
 import { openTree } from "../lib/tree.ts";
+import { visible } from "../lib/visible.ts";
 import manifest from "../package.json" with { type: "json" };
 import { type Command, common, lastWord } from "./command.ts";
 import { commands } from "./commands.ts";
 import { exit } from "./errors.ts";
-import { print, visible } from "./output.ts";
+import { print } from "./output.ts";
 import { openSession } from "./session.ts";
 
 /** Serves `--help`, `--version` and what a shell asks for completion. It costs about one more start of Node.js, so nothing else goes through it. */

@@ -1,5 +1,6 @@
 import { fstatSync, readSync, writeSync } from "node:fs";
 import { XferError } from "../lib/errors.ts";
+import { control, visible, visibleLines } from "../lib/visible.ts";
 
 /** Standard output was closed by who reads it: nothing more can be shown. */
 export class ClosedOutput extends Error {
@@ -67,25 +68,6 @@ export function paint(colour: keyof typeof paints, text: string): string {
 	const { FORCE_COLOR: force, NO_COLOR: no, TERM } = process.env;
 	const on = force ? force !== "0" && force !== "false" : !no && isTerminal() && TERM !== "dumb";
 	return on && text ? `\x1b[${paints[colour]}m${text}\x1b[0m` : text;
-}
-
-/** C0, DEL and C1; line separators; what changes the direction of text. */
-const control = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
-
-/** A peer's text on one line, its control characters shown and not obeyed. */
-export function visible(text: string): string {
-	if (/^[ -~]*$/.test(text)) return text; // nearly all text, and a tenth of the time
-	return text.replace(control, codeOf);
-}
-
-/** As `visible`, for text of several lines. */
-export function visibleLines(text: string): string {
-	return text.replaceAll("\r\n", "\n").replace(control, (char) => (char === "\n" || char === "\t" ? char : codeOf(char)));
-}
-
-function codeOf(char: string): string {
-	const code = char.charCodeAt(0);
-	return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
 /** `1 Handoff`, `2 Handoffs`. */

@@ -1,10 +1,11 @@
+import { formatAge } from "../lib/duration.ts";
 import { errno, XferError } from "../lib/errors.ts";
 import { type State, shortId } from "../lib/filename.ts";
 import { OpenFile } from "../lib/files.ts";
 import type { Inbox, Listed } from "../lib/inbox.ts";
 import type { Taken } from "../lib/taken.ts";
-import { formatAge } from "./duration.ts";
-import { isTerminal, paint, print, visible, visibleLines } from "./output.ts";
+import { visible, visibleLines } from "../lib/visible.ts";
+import { isTerminal, paint, print } from "./output.ts";
 
 /** A Handoff that is about to be shown, and what happens to it once it was. */
 export interface Shown {

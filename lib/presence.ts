@@ -15,9 +15,11 @@ export interface Presence {
 	readonly model?: string | undefined;
 	readonly cwd?: string | undefined;
 	readonly session?: string | undefined;
+	/** Path of the file that the agent keeps its session in. */
+	readonly session_file?: string | undefined;
 	/** `idle`, `thinking`, `tool:<name>`, `waiting`, `retrying`, `compacting`; others are kept and shown. */
 	readonly status?: string | undefined;
-	/** Why mail waits: `quiet`, `brake`, `digest`, `no-model`. */
+	/** Why mail waits: `quiet`, `brake`, `digest`, `no-model`, `error`. */
 	readonly holding?: string | undefined;
 	/** `now`: a Handoff starts it; `turn`: it looks at its next prompt; `none`. */
 	readonly wake?: string | undefined;
@@ -40,6 +42,7 @@ const keys = [
 	"model",
 	"cwd",
 	"session",
+	"session_file",
 	"status",
 	"holding",
 	"wake",

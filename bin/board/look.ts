@@ -2,13 +2,14 @@ import { type CardInfo, type OpenCard, openBoard } from "../../lib/board.ts";
 import { cardWarnings, type Entry, entryFlaws } from "../../lib/card.ts";
 import { stem } from "../../lib/card-file.ts";
 import { claimHost, holderWords, isHeldBy } from "../../lib/claims.ts";
+import { formatAge, formatClock, parseDuration, timeoutSignal } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
 import type { Tree } from "../../lib/tree.ts";
+import { visible, visibleLines } from "../../lib/visible.ts";
 import type { Values } from "../command.ts";
-import { formatAge, formatClock, parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
-import { type Cell, isTerminal, note, paint, print, printJson, printLine, printTable, visible, visibleLines } from "../output.ts";
+import { type Cell, isTerminal, note, paint, print, printJson, printLine, printTable } from "../output.ts";
 import type { Session } from "../session.ts";
 
 export async function list(session: Session, _: readonly string[], values: Values): Promise<undefined> {

@@ -1,13 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { openBoard } from "../../lib/board.ts";
 import { sleep } from "../../lib/context.ts";
+import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { idOf } from "../../lib/front.ts";
 import { mergeCards } from "../../lib/merge.ts";
 import { initBoard } from "../../lib/repository.ts";
 import { type SyncReport, syncBoard } from "../../lib/sync.ts";
 import type { Values } from "../command.ts";
-import { parseDuration } from "../duration.ts";
 import { exit, report } from "../errors.ts";
 import { count, note, printJson, printLine } from "../output.ts";
 import type { Session } from "../session.ts";

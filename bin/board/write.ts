@@ -1,13 +1,13 @@
 import { type Board, openBoard } from "../../lib/board.ts";
 import type { Entry } from "../../lib/card.ts";
 import { stem } from "../../lib/card-file.ts";
+import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
 import { mentionsIn, notifyMentioned } from "../../lib/mentions.ts";
 import { isRepository } from "../../lib/repository.ts";
 import type { Outcome } from "../../lib/send.ts";
 import type { Values } from "../command.ts";
-import { parseDuration } from "../duration.ts";
 import { exit, explain, report } from "../errors.ts";
 import { count, isTerminal, note, printJson, printLine, readAnswer, readInput } from "../output.ts";
 import type { Session } from "../session.ts";

@@ -1,7 +1,8 @@
 import { diagnose, inspect } from "../../lib/doctor.ts";
+import { visible } from "../../lib/visible.ts";
 import type { Command } from "../command.ts";
 import { exit, report } from "../errors.ts";
-import { count, paint, print, printJson, visible } from "../output.ts";
+import { count, paint, print, printJson } from "../output.ts";
 
 const meanings = {
 	bom: "begins with a byte order mark, so its header is not read: save it without",

@@ -1,6 +1,6 @@
+import { parseDuration } from "../../lib/duration.ts";
 import { collect, type GcReport } from "../../lib/gc.ts";
 import type { Command } from "../command.ts";
-import { parseDuration } from "../duration.ts";
 import { exit, report } from "../errors.ts";
 import { count, printJson, printLine } from "../output.ts";
 

@@ -1,4 +1,4 @@
-import { formatDuration } from "../duration.ts";
+import { formatDuration } from "../../lib/duration.ts";
 import { note, paint, print, printJson } from "../output.ts";
 import type { Session } from "../session.ts";
 import { waiting } from "./join.ts";

@@ -1,8 +1,8 @@
+import { formatAge } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { type State, shortId } from "../../lib/filename.ts";
 import type { Listed } from "../../lib/inbox.ts";
 import type { Command, Values } from "../command.ts";
-import { formatAge } from "../duration.ts";
 import { type Cell, isTerminal, note, printJson, printTable } from "../output.ts";
 import { describe } from "../show.ts";
 

@@ -1,6 +1,6 @@
+import { formatDuration } from "../../lib/duration.ts";
 import type { Node } from "../../lib/tree.ts";
 import type { Command } from "../command.ts";
-import { formatDuration } from "../duration.ts";
 import { printJson, printLine } from "../output.ts";
 
 export const join: Command = {

@@ -1,6 +1,6 @@
+import { formatAge } from "../../lib/duration.ts";
 import type { NodeInfo } from "../../lib/tree.ts";
 import type { Command } from "../command.ts";
-import { formatAge } from "../duration.ts";
 import { isTerminal, note, printJson, printTable } from "../output.ts";
 
 export const nodes: Command = {

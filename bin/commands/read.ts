@@ -1,10 +1,11 @@
+import { parseDuration, timeoutSignal } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord, shortId } from "../../lib/filename.ts";
 import type { Inbox } from "../../lib/inbox.ts";
+import { visible } from "../../lib/visible.ts";
 import { type Command, timeout, type Values } from "../command.ts";
-import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
-import { isTerminal, note, print, printJson, tellPolling, visible } from "../output.ts";
+import { isTerminal, note, print, printJson, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";
 import { document, inHand, lookedAt, printHandoff, type Shown, showAndMark } from "../show.ts";
 

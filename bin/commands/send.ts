@@ -1,4 +1,6 @@
 import { waitForReply } from "../../lib/await.ts";
+import { describeNode, describeStanding } from "../../lib/describe.ts";
+import { parseDuration, timeoutSignal } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord, shortId } from "../../lib/filename.ts";
 import { kinds, priorities } from "../../lib/handoff.ts";
@@ -6,8 +8,6 @@ import { similar } from "../../lib/names.ts";
 import type { Outcome, Outgoing } from "../../lib/send.ts";
 import type { Tree, Whereabouts } from "../../lib/tree.ts";
 import { type Command, timeout, type Values } from "../command.ts";
-import { describeNode, describeStanding } from "../describe.ts";
-import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit, exitCode, explain } from "../errors.ts";
 import { isTerminal, note, printJson, printLine, readInput, tellPolling } from "../output.ts";
 import type { Session } from "../session.ts";

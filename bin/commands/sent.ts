@@ -1,10 +1,11 @@
+import { describeStanding } from "../../lib/describe.ts";
+import { formatAge } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord, shortId, timeOf } from "../../lib/filename.ts";
 import type { Standing } from "../../lib/sent.ts";
+import { visible } from "../../lib/visible.ts";
 import type { Command } from "../command.ts";
-import { describeStanding } from "../describe.ts";
-import { formatAge } from "../duration.ts";
-import { isTerminal, note, print, printJson, printTable, visible } from "../output.ts";
+import { isTerminal, note, print, printJson, printTable } from "../output.ts";
 import type { Session } from "../session.ts";
 import { describe } from "../show.ts";
 import { limitOf } from "./inbox.ts";

@@ -1,10 +1,11 @@
+import { parseDuration, timeoutSignal } from "../../lib/duration.ts";
 import { shortId } from "../../lib/filename.ts";
 import type { Listed } from "../../lib/inbox.ts";
+import { visible } from "../../lib/visible.ts";
 import { type Change, watchTree } from "../../lib/watch.ts";
 import { type Command, timeout } from "../command.ts";
-import { parseDuration, timeoutSignal } from "../duration.ts";
 import { exit } from "../errors.ts";
-import { isTerminal, paint, print, printJson, printLine, tellPolling, visible } from "../output.ts";
+import { isTerminal, paint, print, printJson, printLine, tellPolling } from "../output.ts";
 import { describe } from "../show.ts";
 
 export const watch: Command = {

@@ -1,7 +1,7 @@
-import type { Standing } from "../lib/sent.ts";
-import type { Whereabouts } from "../lib/tree.ts";
 import { formatAge, formatClock } from "./duration.ts";
-import { visible } from "./output.ts";
+import type { Standing } from "./sent.ts";
+import type { Whereabouts } from "./tree.ts";
+import { visible } from "./visible.ts";
 
 /** Where a Node is, in a few words: `live, idle; looks at its next prompt`, `away, last seen 3 h ago`. */
 export function describeNode(info: Whereabouts, now: number): string {

@@ -1,4 +1,4 @@
-import { XferError } from "../lib/errors.ts";
+import { XferError } from "./errors.ts";
 
 const units = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 

@@ -1,0 +1,338 @@
+import type { ExtensionAPI, ExtensionContext, SessionBoundaryDraft } from "@earendil-works/pi-coding-agent";
+import { Doorbell } from "../lib/doorbell.ts";
+import { formatInjection, type Hints, mostLines, type Shown, textLimit } from "../lib/fence.ts";
+import { compare } from "../lib/filename.ts";
+import type { Handoff } from "../lib/handoff.ts";
+import type { Listed } from "../lib/inbox.ts";
+import { floods, isWork, joins, type Moment, mostHops, wakes } from "../lib/interrupt.ts";
+import type { Taken } from "../lib/taken.ts";
+import type { Participant } from "./participant.ts";
+
+/** What an injected message is in pi's session. */
+export const messageType = "xfer";
+
+/** What an injected message holds: by this the session knows what it has been shown. */
+export interface Details {
+	readonly handoffs: readonly Pick<Handoff, "id" | "from" | "kind" | "subject" | "date">[];
+	/** The ids of what it only names. */
+	readonly named: readonly string[];
+}
+
+interface Message {
+	readonly customType: string;
+	readonly content: string;
+	readonly display: true;
+	readonly details: Details;
+}
+
+/** Why mail waits, as `node.md` says it. */
+export type Holding = "quiet" | "brake" | "digest" | "no-model" | "error";
+
+/** How this agent answers and reads. */
+const hints: Hints = { reply: (id) => `xfer_to with re "${id}" (or: xfer reply ${id} "…")`, read: (id) => `xfer_read with id "${id}"` };
+
+/** ms from the start of a session to its first injection: before, a run would make the person's own first prompt fail. */
+const startDelay = 400;
+/** ms after an aborted run: it may be the first half of a change of session, and what is appended now would go down with the old one. */
+const abortDelay = 250;
+/** ms without runs of our own after one that ended in an error: else a model that is down would be sent all of the Inbox. */
+const errorPause = 60_000;
+/** Most Handoffs that are looked at for one injection. */
+const most = 200;
+
+/**
+ * From the Inbox into the session. What joins is taken, offered to pi, and marked read once the session's entries hold it (protocol 15);
+ * what they do not hold in the end is given back.
+ */
+export class Inbound {
+	readonly #pi: ExtensionAPI;
+	readonly #context: ExtensionContext;
+	readonly #me: Participant;
+	readonly #changed: () => void;
+	readonly #bell: Doorbell;
+	/** Offered to pi, and not yet seen in the session. */
+	readonly #hand = new Map<string, { taken: Taken; renewed: number }>();
+	/** Named in a digest: these wait to be asked for. */
+	readonly #digested = new Set<string>();
+	/** Named to this session. */
+	readonly #named = new Set<string>();
+	#timer: NodeJS.Timeout | undefined;
+	/** Not before this, on the monotonic clock. */
+	#notBefore: number;
+	/** The person stopped the last run: what comes starts none until the next. */
+	#aborted = false;
+	/** Work was appended since. */
+	#appended = false;
+	#failed = false;
+	#braked = false;
+	#quiet = false;
+
+	constructor(pi: ExtensionAPI, context: ExtensionContext, me: Participant, changed: () => void) {
+		this.#pi = pi;
+		this.#context = context;
+		this.#me = me;
+		this.#changed = changed;
+		this.#notBefore = performance.now() + startDelay;
+		this.#bell = new Doorbell(`${me.node.directory}/new`, (name) => this.#ring(name));
+		this.#soon(startDelay);
+	}
+
+	/** Whether mail is held back because the person wants it so. */
+	get quiet(): boolean {
+		return this.#quiet;
+	}
+
+	set quiet(on: boolean) {
+		this.#quiet = on;
+		if (!on) this.#aborted = false;
+		this.#soon(0);
+	}
+
+	/** Why mail waits, if something holds it. */
+	get holding(): Holding | undefined {
+		if (this.#quiet) return "quiet";
+		if (!this.#context.model) return "no-model";
+		if (this.#failed) return "error";
+		if (this.#digested.size > 0) return "digest";
+		return this.#braked ? "brake" : undefined;
+	}
+
+	/** How many wait. */
+	count(): number {
+		return this.#me.node.inbox.maildir.names("new").length;
+	}
+
+	/** How many wait, and since when, unix ms. */
+	waiting(): { count: number; oldest: number } {
+		const { items, counts } = this.#me.node.inbox.list({ states: (state) => state === "queued", limit: 1 });
+		return { count: counts.queued ?? 0, oldest: items[0]?.date ?? 0 };
+	}
+
+	/** What joins at a boundary of a run, as what pi is to append there, and whether the run goes on for it. */
+	boundary(
+		moment: "turn" | "end",
+		entries: readonly SessionBoundaryDraft[],
+	): { entries: SessionBoundaryDraft[]; continue: boolean } | undefined {
+		this.confirm();
+		if (this.#quiet) return undefined;
+		const offer = this.#offer(moment, !this.#context.hasPendingMessages()); // what a person typed goes first
+		return offer && { entries: [...entries, { type: "custom_message", ...offer.message }], continue: offer.wakes };
+	}
+
+	/** A run has begun: whatever held mail back before it is over. */
+	started(): void {
+		this.#aborted = false;
+		this.#appended = false;
+		this.#braked = false;
+		this.#changed();
+	}
+
+	/** A turn has ended in an error, or has not. */
+	turned(failed: boolean): void {
+		if (failed) this.#notBefore = performance.now() + errorPause;
+		this.#failed = failed;
+		this.confirm();
+	}
+
+	/** A run has ended. What another extension kept out of the session goes back into the Inbox, and comes again by another way. */
+	settled(aborted: boolean): void {
+		this.confirm();
+		this.#giveBack();
+		this.#aborted = aborted;
+		if (this.#failed) this.#soon(errorPause);
+		else this.#soon(aborted ? abortDelay : 0);
+		this.#changed();
+	}
+
+	/** Looks for mail soon: something that may have held it back has changed. */
+	look(): void {
+		this.#soon(20);
+	}
+
+	/** Takes one that is asked for; it counts as read when the session holds an entry with its id in `details.handoffs`. */
+	take(piece: string): Shown | undefined {
+		const { inbox } = this.#me.node;
+		const taken = inbox.take({ message: inbox.maildir.find(piece) });
+		if (!taken) return undefined;
+		this.#digested.delete(taken.handoff.id);
+		this.#keep(taken);
+		return taken;
+	}
+
+	/** Marks read what the session's entries hold. */
+	confirm(): void {
+		if (this.#hand.size === 0) return;
+		const held = this.#inSession();
+		for (const [id, { taken }] of this.#hand) if (held.has(id)) this.#finish(id, () => taken.done());
+	}
+
+	/** The session ends: what it does not hold goes back. */
+	close(): void {
+		this.#bell.close();
+		clearTimeout(this.#timer);
+		this.#timer = undefined;
+		this.confirm();
+		this.#giveBack();
+	}
+
+	#ring(name: string | undefined): void {
+		this.#soon(20);
+		if (name !== undefined) return;
+		// The sweep. In an idle session nothing is on its way: what it does not hold by now it will not.
+		if (!this.#context.isIdle()) this.#renew();
+		else {
+			this.confirm();
+			this.#giveBack();
+		}
+	}
+
+	/** An exception in a timer would end pi. */
+	#soon(ms: number): void {
+		clearTimeout(this.#timer);
+		this.#timer = setTimeout(() => {
+			try {
+				this.#push();
+			} catch {
+				this.#changed(); // a tree that can't be read just now: the bell rings again in a few seconds
+			}
+		}, ms);
+		this.#timer.unref();
+	}
+
+	/** Into an idle session. */
+	#push(): void {
+		this.#changed();
+		const { mode, model, ui } = this.#context;
+		const late = this.#notBefore - performance.now();
+		if ((mode !== "tui" && mode !== "rpc") || !model || this.#quiet || !this.#context.isIdle()) return;
+		const typing = mode === "tui" && ui.getEditorText().trim() !== ""; // what a person types goes first
+		if (late > 0 || typing) {
+			this.#soon(Math.max(late + 1, typing ? 1000 : 0));
+			return;
+		}
+		if (!this.#me.live.lock.held()) return;
+		this.confirm();
+		this.#failed = false;
+		const offer = this.#offer("idle", !(this.#aborted && this.#appended));
+		if (!offer) return;
+		const start = offer.wakes && !this.#aborted;
+		if (!start) this.#appended ||= offer.shown.some(({ handoff }) => isWork(handoff));
+		this.#pi.sendMessage(offer.message, start ? { triggerTurn: true } : undefined);
+		if (start) return;
+		this.confirm(); // there is no turn that would
+		this.#soon(20); // more of it may join
+	}
+
+	/** What joins now, in hand; undefined when nothing does. */
+	#offer(moment: Moment, work: boolean): { message: Message; shown: readonly Shown[]; wakes: boolean } | undefined {
+		const now = this.#me.tree.context.now();
+		const { inbox } = this.#me.node;
+		const { items, more } = inbox.list({ states: (state) => state === "queued", limit: most });
+		if (more === 0) for (const id of this.#digested) if (!items.some((item) => item.id === id)) this.#digested.delete(id);
+		const flooding = floods(items, now);
+		const isDigest = ({ from, priority, size }: Listed) =>
+			(flooding.has(from) && priority !== "urgent") || size > this.#me.tree.context.maxBytes;
+		const fresh = items.filter((item) => !this.#digested.has(item.id) && joins(item, moment, now));
+		const digest = fresh.filter(isDigest);
+		const candidates = fresh
+			.filter((item) => !isDigest(item) && (work || !isWork(item)))
+			.sort((a, b) => Number(b.priority === "urgent") - Number(a.priority === "urgent") || compare(a.id, b.id));
+		const shown: (Taken & Shown)[] = [];
+		let size = 0;
+		let has = false;
+		for (const item of candidates) {
+			if ((isWork(item) && has) || (shown.length > 0 && size + item.size + 500 > textLimit)) continue;
+			const taken = this.#takeNew(item);
+			if (!taken) continue;
+			shown.push(taken);
+			size += item.size + 500;
+			has ||= isWork(item);
+		}
+		if (shown.length === 0 && digest.length === 0) return undefined;
+		for (const { id } of digest) this.#digested.add(id);
+		const inHand = new Set(shown.map(({ handoff }) => handoff.id));
+		const others = items.filter((item) => !inHand.has(item.id));
+		const waiting = others.filter((item) => !this.#named.has(item.id)).slice(0, mostLines); // each is named once
+		for (const { id } of waiting) this.#named.add(id);
+		const content = formatInjection({
+			me: this.#me.name,
+			shown,
+			waiting,
+			more: more + others.length - waiting.length,
+			moment,
+			now,
+			hints,
+		});
+		const handoffs = shown.map(({ handoff: { id, from, kind, subject, date } }) => ({ id, from, kind, subject, date }));
+		const all: readonly Handoff[] = [...shown.map(({ handoff }) => handoff), ...digest];
+		for (const { hops } of all) this.#me.worksOn(hops);
+		this.#braked ||= all.some(({ hops }) => hops > mostHops);
+		this.#changed();
+		return {
+			message: { customType: messageType, content, display: true, details: { handoffs, named: waiting.map(({ id }) => id) } },
+			shown,
+			wakes: all.some(wakes),
+		};
+	}
+
+	/** Takes one that this session has not been shown: one that it holds already is only marked. */
+	#takeNew(item: Listed): Taken | undefined {
+		let taken: Taken | undefined;
+		try {
+			taken = this.#me.node.inbox.take({ message: item.message });
+		} catch {
+			return undefined; // it can't be read, or renamed: it hides no other, and doctor tells
+		}
+		if (!taken) return undefined;
+		this.#keep(taken);
+		if (!this.#inSession().has(taken.handoff.id)) return taken;
+		this.confirm();
+		return undefined;
+	}
+
+	#keep(taken: Taken): void {
+		this.#hand.set(taken.handoff.id, { taken, renewed: performance.now() });
+	}
+
+	#giveBack(): void {
+		for (const [id, { taken }] of this.#hand) this.#finish(id, () => taken.release());
+	}
+
+	#finish(id: string, step: () => void): void {
+		try {
+			step();
+		} catch {
+			// its lease has ended, or the tree can't be written: then it is shown again, which is better than never
+		}
+		this.#hand.delete(id);
+	}
+
+	/** A model may think for longer than a lease. */
+	#renew(): void {
+		const { lease } = this.#me.tree.context;
+		for (const [id, one] of this.#hand) {
+			if (performance.now() - one.renewed < lease / 3) continue;
+			try {
+				one.taken.renew();
+				one.renewed = performance.now();
+			} catch {
+				this.#hand.delete(id); // lost: somebody else has it
+			}
+		}
+	}
+
+	/** The ids of what the session has been shown, by injection or by a tool. */
+	#inSession(): Set<string> {
+		const ids = new Set<string>();
+		for (const entry of this.#context.sessionManager.getEntries()) {
+			const details =
+				entry.type === "custom_message" && entry.customType === messageType
+					? entry.details
+					: entry.type === "message" && entry.message.role === "toolResult" && entry.message.toolName === "xfer_read"
+						? entry.message.details
+						: undefined;
+			for (const { id } of (details as Partial<Details> | undefined)?.handoffs ?? []) ids.add(id);
+		}
+		return ids;
+	}
+}
