@@ -34,7 +34,7 @@ export class Participant {
 	 * @throws {XferError} ENAME, EHELD for a given name · the system's error
 	 */
 	static async start({ name, given }: Name, presence: Presence & { cwd: string }, signal: AbortSignal): Promise<Participant> {
-		const { XFER_INSTANCE: _, ...env } = process.env; // an instance is made anew by each session
+		const { XFER_INSTANCE: _, XFER_HOPS: __, ...env } = process.env; // an instance is made anew by each session, and hops are its own
 		const tree = openTree({ env });
 		const live = await (given ? goLiveAs : goLiveNear)(tree, name, presence, signal);
 		return new Participant(tree, live, presence.cwd);

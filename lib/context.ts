@@ -24,6 +24,8 @@ export interface Context {
 	readonly maxBytes: number;
 	/** How long a taken Handoff is in hand, in ms. */
 	readonly lease: number;
+	/** Hops that what is sent carries at least: of what the agent that started this process works on, and one (`XFER_HOPS`, protocol 15). */
+	readonly hops: number;
 	/** The live lock: refreshed every `refresh` ms, stale after `stale` ms. */
 	readonly lock: { readonly refresh: number; readonly stale: number };
 	/** What stands between a file name and its flags. */
@@ -86,6 +88,7 @@ export function createContext(options: ContextOptions = {}): Context {
 		durable: env.XFER_DURABILITY !== "none",
 		maxBytes: number(env, "XFER_MAX_BYTES", 1024 * 1024),
 		lease: number(env, "XFER_LEASE", 600) * 1000,
+		hops: number(env, "XFER_HOPS", 0),
 		lock: { refresh: 5000, stale: 15_000 },
 		separator: process.platform === "win32" ? ";" : ":",
 		...given,

@@ -80,6 +80,7 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	const to = found.map(([name]) => name);
 	// What is sent again under its id must be the same bytes, whenever and by whichever process.
 	const again = outgoing.id !== undefined;
+	const hops = Math.max(outgoing.hops ?? 0, context.hops);
 	const header = Buffer.from(
 		formatHeader([
 			["from", sender],
@@ -99,7 +100,7 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 			["priority", outgoing.priority],
 			["expires", outgoing.expires === undefined ? undefined : new Date(outgoing.expires).toISOString()],
 			["key", outgoing.key],
-			["hops", outgoing.hops ? String(outgoing.hops) : undefined],
+			["hops", hops > 0 ? String(hops) : undefined],
 			["instance", again ? undefined : context.instance],
 			["cwd", outgoing.cwd],
 			["repo", outgoing.repo],

@@ -761,6 +761,7 @@ xfer_fits() {
 # Delivers the text to the Nodes $1, as kind $2, with re $3, thread $4, hops $5. 1: to none of them; 6: not to all.
 xfer_hand_off() {
 	_kind=$2 _re=$3 _thread=$4 _hops=${5:-} _to='' _sent=0
+	case ${XFER_HOPS:-} in '' | *[!0-9]* | ??????????*) ;; *) [ "$XFER_HOPS" -le "${_hops:-0}" ] || _hops=$XFER_HOPS ;; esac
 	set -- $1
 	xfer_make "$_home"
 	for _name; do _to=$_to${_to:+, }$_name; done
