@@ -251,7 +251,7 @@ test("200 at once from 10 senders are all shown, once each, and in order of each
 	const world = makeWorld();
 	const pi = await startPi(world, { node: "alice" });
 	const ids = Array.from({ length: 200 }, (_, n) =>
-		world.send("alice", `answer ${n} ${"x".repeat(200)}`, {
+		world.send("alice", `answer ${n}\n${"x".repeat(200)}`, {
 			from: `sender-${n % 10}`,
 			kind: n % 20 === 0 ? "task" : "answer",
 			subject: "one of many",
@@ -267,7 +267,7 @@ test("200 at once from 10 senders are all shown, once each, and in order of each
 		expect(injected.flatMap((one) => one.ids).filter((id) => own.includes(id))).toEqual(own);
 	}
 	const last = pi.model.requests.at(-1);
-	for (let n = 0; n < 200; n++) expect(times(last, `answer ${n} `)).toBe(1);
+	for (let n = 0; n < 200; n++) expect(times(last, `answer ${n}`)).toBe(1);
 });
 
 test("40 while a tool runs join when it ends, a task only when the work is done", async () => {
