@@ -25,6 +25,14 @@ interface Message {
 	readonly details: Details;
 }
 
+/** What was taken, as it is offered to pi. */
+interface Offer {
+	readonly message: Message;
+	readonly shown: readonly Shown[];
+	/** Whether a run is to start, or to go on, for it. */
+	readonly wakes: boolean;
+}
+
 /** Why mail waits, as `node.md` says it. */
 export type Holding = "quiet" | "brake" | "digest" | "no-model" | "error";
 
@@ -91,7 +99,7 @@ export class Inbound {
 	/** Why mail waits, if something holds it. */
 	get holding(): Holding | undefined {
 		if (this.#quiet) return "quiet";
-		if (!this.#context.model) return "no-model";
+		if (!hasModel(this.#context)) return "no-model";
 		if (this.#failed) return "error";
 		if (this.#digested.size > 0) return "digest";
 		return this.#braked ? "brake" : undefined;
@@ -202,9 +210,9 @@ export class Inbound {
 	/** Into an idle session. */
 	#push(): void {
 		this.#changed();
-		const { mode, model, ui } = this.#context;
+		const { mode, ui } = this.#context;
 		const late = this.#notBefore - performance.now();
-		if ((mode !== "tui" && mode !== "rpc") || !model || this.#quiet || !this.#context.isIdle()) return;
+		if ((mode !== "tui" && mode !== "rpc") || !hasModel(this.#context) || this.#quiet || !this.#context.isIdle()) return;
 		const typing = mode === "tui" && ui.getEditorText().trim() !== ""; // what a person types goes first
 		if (late > 0 || typing) {
 			this.#soon(Math.max(late + 1, typing ? 1000 : 0));
@@ -223,8 +231,16 @@ export class Inbound {
 		this.#soon(20); // more of it may join
 	}
 
-	/** What joins now, in hand; undefined when nothing does. */
-	#offer(moment: Moment, work: boolean): { message: Message; shown: readonly Shown[]; wakes: boolean } | undefined {
+	/** What joins now, in hand; undefined when nothing does, or the Inbox can't be read: then the bell rings again in a few seconds. */
+	#offer(moment: Moment, work: boolean): Offer | undefined {
+		try {
+			return this.#gather(moment, work);
+		} catch {
+			return undefined; // what was taken by then is given back when the run has ended
+		}
+	}
+
+	#gather(moment: Moment, work: boolean): Offer | undefined {
 		const now = this.#me.tree.context.now();
 		const { inbox } = this.#me.node;
 		const { items, more } = inbox.list({ states: (state) => state === "queued", limit: most });
@@ -335,4 +351,9 @@ export class Inbound {
 		}
 		return ids;
 	}
+}
+
+/** Whether there is a model to be asked; pi stands in one that is unknown where none is configured. */
+function hasModel({ model }: ExtensionContext): boolean {
+	return model !== undefined && model.provider !== "unknown";
 }

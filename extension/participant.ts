@@ -91,7 +91,11 @@ export class Participant {
 			if (value === undefined) delete process.env[key];
 			else process.env[key] = value;
 		}
-		this.#live.end();
+		try {
+			this.#live.end();
+		} catch {
+			// the tree is gone, or can't be written to: so is the lock, or it becomes stale
+		}
 	}
 
 	#handDown(): void {

@@ -60,12 +60,12 @@ export function formatInjection({ me, shown, waiting, more, moment, now, hints }
 	const lines = waiting.slice(0, mostLines);
 	const others = waiting.length - lines.length + more;
 	if (lines.length > 0 || others > 0) {
-		const how = lines[0] ? ` (to see one: ${hints.read(shortId(lines[0].id))})` : "";
+		const how = lines[0] ? ` (to see one: ${hints.read(nameOf(lines[0].id))})` : "";
 		parts.push(
 			[
 				`Waiting${how}:`,
 				...lines.map(
-					({ id, from, kind, subject }) => `- ${shortId(id)} from ${oneLine(from, 63)}, ${oneLine(kind, 32)}: ${oneLine(subject, 60)}`,
+					({ id, from, kind, subject }) => `- ${nameOf(id)} from ${oneLine(from, 63)}, ${oneLine(kind, 32)}: ${oneLine(subject, 60)}`,
 				),
 				...(others > 0 ? [`- and ${others} more`] : []),
 			].join("\n"),
@@ -77,7 +77,7 @@ export function formatInjection({ me, shown, waiting, more, moment, now, hints }
 /** One Handoff between its tags, its text cut to what fits into so many bytes. */
 function fence({ handoff, body, attempts }: Shown, room: number, now: number, hints: Hints): string {
 	const { id, from, kind, subject, date, re, priority, hops, header } = handoff;
-	const name = shortId(id);
+	const name = nameOf(id);
 	const instance = header.fields.get("instance");
 	const facts: [string, string | undefined][] = [
 		["id", name],
@@ -87,7 +87,7 @@ function fence({ handoff, body, attempts }: Shown, room: number, now: number, hi
 		["priority", priority],
 		["sent", formatAge(date, now)],
 		["subject", header.fields.has("subject") ? subject : undefined],
-		["re", re && shortId(re)],
+		["re", re && nameOf(re)],
 		["delivery", attempts > 0 ? String(attempts + 1) : undefined],
 	];
 	const open = `<handoff${facts.flatMap(([key, value]) => (value ? [` ${key}=${quote(value)}`] : [])).join("")}>`;
@@ -100,6 +100,11 @@ function fence({ handoff, body, attempts }: Shown, room: number, now: number, hi
 			? `\n[cut here: ${Buffer.byteLength(text)} of ${Buffer.byteLength(whole)} bytes; the rest: ${hints.read(name)}]`
 			: "";
 	return `${open}\n${text.replace(/\n*$/, "")}${rest}\n</handoff>\n${answer}${brake}`;
+}
+
+/** An id as it is called; a file by hand may have any name. */
+function nameOf(id: string): string {
+	return oneLine(shortId(id), 100).replaceAll('"', "'");
 }
 
 /** A text's beginning, of at most so many bytes. */
