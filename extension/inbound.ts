@@ -37,7 +37,10 @@ interface Offer {
 export type Holding = "quiet" | "brake" | "digest" | "no-model" | "error";
 
 /** How this agent answers and reads. */
-const hints: Hints = { reply: (id) => `xfer_to with re "${id}" (or: xfer reply ${id} "…")`, read: (id) => `xfer_read with id "${id}"` };
+export const hints: Hints = {
+	reply: (id) => `xfer_to with re "${id}" (or: xfer reply ${id} "…")`,
+	read: (id, offset) => `xfer_read with id "${id}"${offset ? `, offset ${offset}` : ""}`,
+};
 
 /** ms from the start of a session to its first injection: before, a run would make the person's own first prompt fail. */
 const startDelay = 400;

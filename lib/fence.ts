@@ -22,7 +22,8 @@ export interface Shown {
 /** How an agent of this host answers and reads. */
 export interface Hints {
 	reply(id: string): string;
-	read(id: string): string;
+	/** @param offset bytes of the text that were shown before */
+	read(id: string, offset?: number): string;
 }
 
 export interface Injection {
@@ -74,8 +75,11 @@ export function formatInjection({ me, shown, waiting, more, moment, now, hints }
 	return parts.join("\n\n");
 }
 
-/** One Handoff between its tags, its text cut to what fits into so many bytes. */
-function fence({ handoff, body, attempts }: Shown, room: number, now: number, hints: Hints): string {
+/**
+ * One Handoff between its tags, its text cut to what fits into so many bytes.
+ * @param offset bytes of the text that were shown before
+ */
+export function fence({ handoff, body, attempts }: Shown, room: number, now: number, hints: Hints, offset = 0): string {
 	const { id, from, kind, subject, date, re, priority, hops, header } = handoff;
 	const name = nameOf(id);
 	const instance = header.fields.get("instance");
@@ -94,11 +98,11 @@ function fence({ handoff, body, attempts }: Shown, room: number, now: number, hi
 	const answer = isWork(handoff) ? `To answer: ${hints.reply(name)}` : `To reply, if there is need: ${hints.reply(name)}`;
 	const brake = hops > mostHops ? "\nIt is the last of a long exchange between programs: answer only if the user asks for it." : "";
 	const whole = plainText(Buffer.from(body).toString("utf8"));
-	const text = cut(whole, Math.max(1000, room - Buffer.byteLength(open) - 400));
+	const left = whole.slice(cut(whole, offset).length);
+	const text = cut(left, Math.max(1000, room - Buffer.byteLength(open) - 400));
+	const end = offset + Buffer.byteLength(text);
 	const rest =
-		text.length < whole.length
-			? `\n[cut here: ${Buffer.byteLength(text)} of ${Buffer.byteLength(whole)} bytes; the rest: ${hints.read(name)}]`
-			: "";
+		text.length < left.length ? `\n[cut here: ${end} of ${Buffer.byteLength(whole)} bytes; the rest: ${hints.read(name, end)}]` : "";
 	return `${open}\n${text.replace(/\n*$/, "")}${rest}\n</handoff>\n${answer}${brake}`;
 }
 
