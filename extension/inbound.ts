@@ -1,6 +1,6 @@
 import type { ExtensionAPI, ExtensionContext, SessionBoundaryDraft } from "@earendil-works/pi-coding-agent";
 import { Doorbell } from "../lib/doorbell.ts";
-import { formatInjection, type Hints, mostLines, type Shown, textLimit } from "../lib/fence.ts";
+import { formatInjection, type Hints, mostLines, oneLine, type Shown, textLimit } from "../lib/fence.ts";
 import { compare } from "../lib/filename.ts";
 import type { Handoff } from "../lib/handoff.ts";
 import type { Listed } from "../lib/inbox.ts";
@@ -282,7 +282,7 @@ export class Inbound {
 			now,
 			hints,
 		});
-		const handoffs = shown.map(({ handoff: { id, from, kind, subject, date } }) => ({ id, from, kind, subject, date }));
+		const handoffs = shown.map(({ handoff }) => describe(handoff));
 		const all: readonly Handoff[] = [...shown.map(({ handoff }) => handoff), ...digest];
 		for (const { hops } of all) this.#me.worksOn(hops);
 		this.#braked ||= all.some(({ hops }) => hops > mostHops);
@@ -354,6 +354,11 @@ export class Inbound {
 		}
 		return ids;
 	}
+}
+
+/** A Handoff as a session keeps it, and a screen shows it. */
+export function describe({ id, from, kind, subject, date }: Handoff): Details["handoffs"][number] {
+	return { id, from: oneLine(from, 63), kind: oneLine(kind, 32), subject: oneLine(subject, 200), date };
 }
 
 /** Whether there is a model to be asked; pi stands in one that is unknown where none is configured. */

@@ -9,7 +9,7 @@ import { kinds, priorities } from "../lib/handoff.ts";
 import type { NodeInfo } from "../lib/tree.ts";
 import { addEntry, endCard, listCards, openCards, showCard } from "./cards.ts";
 import type { Extension, Here } from "./here.ts";
-import { type Details, hints } from "./inbound.ts";
+import { type Details, describe, hints } from "./inbound.ts";
 import { type Delivery, handOff, replyAbout, requireSender } from "./outgoing.ts";
 import { openHandoff } from "./read.ts";
 import { explain } from "./screen.ts";
@@ -137,10 +137,9 @@ function listInbox({ me }: Here): Result<Details> {
 function readOne(here: Here, piece: string, offset: number): Result<Details> {
 	const { me, inbound } = here;
 	const { shown, note } = openHandoff(here, piece, (id) => inbound.take(id));
-	const { id, from, kind, subject, date, hops } = shown.handoff;
-	me.worksOn(hops);
+	me.worksOn(shown.handoff.hops);
 	const parts = [theirs, fence(shown, injectionLimit, me.tree.context.now(), hints, Math.max(0, offset)), ...(note ? [note] : [])];
-	return { text: parts.join("\n\n"), details: { handoffs: [{ id, from, kind, subject, date }], named: [] } };
+	return { text: parts.join("\n\n"), details: { handoffs: [describe(shown.handoff)], named: [] } };
 }
 
 async function useBoard(here: Here, input: Static<typeof boarding>, signal: AbortSignal | undefined): Promise<Result<object>> {
