@@ -50,6 +50,8 @@ const abortDelay = 250;
 const errorPause = 60_000;
 /** Most Handoffs that are looked at for one injection. */
 const most = 200;
+/** Bytes that stand around a text. */
+const around = 1000;
 
 /**
  * From the Inbox into the session. What joins is taken, offered to pi, and marked read once the session's entries hold it (protocol 15);
@@ -260,11 +262,11 @@ export class Inbound {
 		let size = 0;
 		let has = false;
 		for (const item of candidates) {
-			if ((isWork(item) && has) || (shown.length > 0 && size + item.size + 500 > textLimit)) continue;
+			if ((isWork(item) && has) || (shown.length > 0 && size + item.size + around > textLimit)) continue;
 			const taken = this.#takeNew(item);
 			if (!taken) continue;
 			shown.push(taken);
-			size += item.size + 500;
+			size += item.size + around;
 			has ||= isWork(item);
 		}
 		if (shown.length === 0 && digest.length === 0) return undefined;

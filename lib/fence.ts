@@ -1,7 +1,7 @@
 import { formatAge, formatDuration } from "./duration.ts";
 import { shortId } from "./filename.ts";
 import type { Handoff } from "./handoff.ts";
-import { isOverPatience, isWork, type Moment, mostHops } from "./interrupt.ts";
+import { isOverPatience, isWork, type Moment, mostHops, wakes } from "./interrupt.ts";
 import { control } from "./visible.ts";
 
 /** Most bytes of one injection, in UTF-8 (protocol 15). */
@@ -53,24 +53,24 @@ export function formatInjection({ me, shown, waiting, more, moment, now, hints }
 		parts.push(text);
 		if (moment === "turn" && isWork(one.handoff) && one.handoff.priority !== "urgent")
 			parts.push(
-				isOverPatience(one.handoff, now) && one.handoff.hops <= mostHops
+				wakes(one.handoff) && isOverPatience(one.handoff, now)
 					? `It has waited ${formatDuration(now - one.handoff.date)} for your present work to end: finish that first, unless this matters more.`
 					: "It asks for nothing now: go on with your present work.",
 			);
 	}
-	const lines = waiting.slice(0, mostLines);
-	const others = waiting.length - lines.length + more;
-	if (lines.length > 0 || others > 0) {
-		const how = lines[0] ? ` (to see one: ${hints.read(nameOf(lines[0].id))})` : "";
-		parts.push(
-			[
-				`Waiting${how}:`,
-				...lines.map(
-					({ id, from, kind, subject }) => `- ${nameOf(id)} from ${oneLine(from, 63)}, ${oneLine(kind, 32)}: ${oneLine(subject, 60)}`,
-				),
-				...(others > 0 ? [`- and ${others} more`] : []),
-			].join("\n"),
-		);
+	const [first] = waiting;
+	if (first || more > 0) {
+		const how = first ? ` (to see one: ${hints.read(nameOf(first.id))})` : "";
+		const lines = [`Waiting${how}:`];
+		let room = injectionLimit - Buffer.byteLength([...parts, ...lines].join("\n\n")) - 100;
+		for (const { id, from, kind, subject } of waiting.slice(0, mostLines)) {
+			const line = `- ${nameOf(id)} from ${brief(from, 63)}, ${brief(kind, 32)}: ${brief(subject, 100)}`;
+			room -= Buffer.byteLength(line) + 1;
+			if (room < 0) break;
+			lines.push(line);
+		}
+		const others = waiting.length - (lines.length - 1) + more;
+		parts.push([...lines, ...(others > 0 ? [`- and ${others} more`] : [])].join("\n"));
 	}
 	return parts.join("\n\n");
 }
@@ -94,12 +94,12 @@ export function fence({ handoff, body, attempts }: Shown, room: number, now: num
 		["re", re && nameOf(re)],
 		["delivery", attempts > 0 ? String(attempts + 1) : undefined],
 	];
-	const open = `<handoff${facts.flatMap(([key, value]) => (value ? [` ${key}=${quote(value)}`] : [])).join("")}>`;
+	const open = `<handoff${facts.flatMap(([key, value]) => (value ? [` ${key}="${brief(value, 200)}"`] : [])).join("")}>`;
 	const answer = isWork(handoff) ? `To answer: ${hints.reply(name)}` : `To reply, if there is need: ${hints.reply(name)}`;
 	const brake = hops > mostHops ? "\nIt is the last of a long exchange between programs: answer only if the user asks for it." : "";
 	const whole = plainText(Buffer.from(body).toString("utf8"));
 	const left = whole.slice(cut(whole, offset).length);
-	const text = cut(left, Math.max(1000, room - Buffer.byteLength(open) - 400));
+	const text = cut(left, Math.max(0, room - Buffer.byteLength(open) - 400));
 	const end = offset + Buffer.byteLength(text);
 	const rest =
 		text.length < left.length ? `\n[cut here: ${end} of ${Buffer.byteLength(whole)} bytes; the rest: ${hints.read(name, end)}]` : "";
@@ -108,7 +108,7 @@ export function fence({ handoff, body, attempts }: Shown, room: number, now: num
 
 /** An id as it is called; a file by hand may have any name. */
 function nameOf(id: string): string {
-	return oneLine(shortId(id), 100).replaceAll('"', "'");
+	return brief(shortId(id), 100);
 }
 
 /** A text's beginning, of at most so many bytes. */
@@ -135,6 +135,7 @@ export function oneLine(text: string, most: number): string {
 	return line.length > most ? `${line.slice(0, most - 1).toWellFormed()}…` : line;
 }
 
-function quote(text: string): string {
-	return `"${oneLine(text, 200).replaceAll('"', "'")}"`;
+/** A peer's words within a line of ours: at most so many bytes, and no quotes. */
+function brief(text: string, bytes: number): string {
+	return cut(oneLine(text, bytes), bytes).replaceAll('"', "'");
 }
