@@ -51,7 +51,7 @@ const errorPause = 60_000;
 /** Most Handoffs that are looked at for one injection. */
 const most = 200;
 /** Bytes that stand around a text. */
-const around = 1000;
+const around = 500;
 
 /**
  * From the Inbox into the session. What joins is taken, offered to pi, and marked read once the session's entries hold it (protocol 15);

@@ -27,6 +27,8 @@ export class Session {
 	readonly #ended = new AbortController();
 	#starting: Promise<void> | undefined;
 	#given = false;
+	/** Unix ms. */
+	readonly #began = Date.now();
 
 	/** @param arrived called when it has become a Node */
 	constructor(pi: ExtensionAPI, context: ExtensionContext, arrived: () => void) {
@@ -80,12 +82,12 @@ export class Session {
 		this.problem = undefined;
 		const inbound = new Inbound(this.#pi, this.#context, me, () => this.show());
 		this.here = { me, inbound, context: this.#context };
-		if (!this.#context.isIdle()) this.status.set({ status: "thinking" });
+		this.status.resume();
 		this.#watchLock();
 		this.#arrived();
 		const { count, oldest } = inbound.waiting();
 		const age = formatDuration(me.tree.context.now() - oldest);
-		if (count > 0 && this.#context.hasUI)
+		if (count > 0 && oldest < this.#began && this.#context.hasUI)
 			this.#context.ui.notify(`${count === 1 ? "1 Handoff waiting," : `${count} Handoffs waiting, the oldest`} ${age} old`, "info");
 		this.show();
 	}

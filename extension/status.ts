@@ -27,6 +27,11 @@ export class Status {
 		this.#schedule();
 	}
 
+	/** Writes what was said before there was a Node to say it of. */
+	resume(): void {
+		if (Object.keys(this.#change).length > 0) this.#schedule();
+	}
+
 	close(): void {
 		clearTimeout(this.#timer);
 		this.#change = {};
