@@ -195,7 +195,7 @@ function help(commands: Readonly<Record<string, SubCommand>>): string {
 		["NODE REQUEST", "the model writes the handoff document and sends it"],
 	];
 	for (const [name, { usage, summary }] of Object.entries(commands)) rows.push([`${name} ${usage}`.trim(), summary]);
-	return rows.map(([words, summary]) => `/xfer ${words}`.trimEnd() + `\n    ${summary}`).join("\n");
+	return rows.map(([words, summary]) => `${words ? `/xfer ${words}` : "/xfer"}\n    ${summary}`).join("\n");
 }
 
 function names({ me }: Here): string {

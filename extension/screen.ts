@@ -57,9 +57,9 @@ function message(content: string, handoffs: readonly Named[], { expanded, output
 }
 
 function beginning(text: string, theme: Theme): Component {
-	const all = text.split("\n").filter((line) => line.trim() !== "");
+	const all = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("[xfer] ")); // which says every time the same
 	const some = all.slice(0, firstLines).map((line) => theme.fg("customMessageText", line));
-	return lines(all.length > firstLines ? [...some, theme.fg("dim", `… ${all.length - firstLines} more lines`)] : some);
+	return lines(all.length > firstLines ? [...some, theme.fg("dim", `… and ${all.length - firstLines} more`)] : some);
 }
 
 /** The texts between the tags: no text holds one itself (see `plainText`). */
@@ -111,30 +111,33 @@ function oneLine(text: string): string {
 /** Each on a line of its own, cut to the width. */
 function lines(texts: readonly string[]): Component {
 	return {
-		render: (width) => texts.map((text) => truncateToWidth(text.replaceAll("\t", "   "), width, "…")),
+		render: cached((width) => texts.map((text) => truncateToWidth(text.replaceAll("\t", "   "), width, "…"))),
 		invalidate: () => {},
 	};
 }
 
 /** A component of which no line is wider than the terminal, and which throws nothing: either would end pi. */
 function within(inner: Component): Component {
-	let before: readonly string[] | undefined;
-	let fitting: readonly string[] = [];
-	let last = 0;
 	return {
-		render(width) {
+		render: cached((width) => {
 			try {
-				const drawn = inner.render(width);
-				if (drawn === before && width === last) return fitting;
-				before = drawn;
-				last = width;
-				fitting = drawn.every((line) => visibleWidth(line) <= width) ? drawn : drawn.map((line) => truncateToWidth(line, width, ""));
-				return fitting;
+				return inner.render(width).map((line) => (visibleWidth(line) > width ? truncateToWidth(line, width, "") : line));
 			} catch {
 				return []; // the session and the Inbox have the text
 			}
-		},
+		}),
 		invalidate: () => inner.invalidate(),
+	};
+}
+
+/** pi draws a transcript anew with each frame, and takes the same array for unchanged lines. What is drawn here never changes but with the width. */
+function cached(draw: (width: number) => readonly string[]): (width: number) => readonly string[] {
+	let drawn: readonly string[] = [];
+	let last: number | undefined;
+	return (width) => {
+		if (width !== last) drawn = draw(width);
+		last = width;
+		return drawn;
 	};
 }
 
