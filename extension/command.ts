@@ -39,7 +39,9 @@ export function registerCommand(pi: ExtensionAPI, extension: Extension): void {
 		async getArgumentCompletions(prefix) {
 			try {
 				const all = await completions(extension, commands, prefix);
-				const items = all.filter(({ value }) => value.startsWith(prefix.trimStart()));
+				const typed = prefix.trimStart();
+				// What is typed in full is not offered: else the Enter after it would choose it, and not send it.
+				const items = all.filter(({ value }) => value.startsWith(typed) && value !== typed);
 				return items.map(({ value, description }) => ({
 					value,
 					label: value,
