@@ -47,7 +47,8 @@ function message(content: string, handoffs: readonly Named[], { expanded, output
 	if (handoffs.length === 0) box.addChild(title("xfer"));
 	for (const [at, { facts, id, subject }] of handoffs.entries()) {
 		box.addChild(title(expanded ? `${facts} · ${id}` : facts));
-		if (subject) box.addChild(lines([theme.fg("customMessageLabel", subject)]));
+		const isFirstLine = texts[at]?.trimStart().startsWith(subject.replace(/…$/, ""));
+		if (subject && !isFirstLine) box.addChild(lines([theme.fg("customMessageLabel", subject)]));
 		if (!expanded) box.addChild(beginning(texts[at] ?? "", theme));
 	}
 	if (expanded) box.addChild(new Text(theme.fg("customMessageText", content), 0, 0));
