@@ -25,17 +25,19 @@ export function boardCommand(pi: ExtensionAPI, extension: Extension, composer: C
 			await action.run(rest, context);
 		},
 		async completions(rest) {
-			const { first } = firstWord(rest);
+			const { first, rest: piece } = firstWord(rest);
 			if (!/\s/.test(rest)) return names.map((value) => ({ value, description: actions[value]?.summary }));
 			if (!actions[first]?.usage.startsWith("CARD")) return [];
-			return (await cardNames(extension)).map(({ value, description }) => ({ value: `${first} ${value}`, description }));
+			return (await cardsLike(extension, piece)).map((item) => ({ ...item, value: `${first} ${item.value}` }));
 		},
 	};
 }
 
-async function cardNames(extension: Extension): Promise<Completion[]> {
+/** The Cards of which a piece is in the id or the title. */
+async function cardsLike(extension: Extension, piece: string): Promise<Completion[]> {
 	const { cards } = await listCards(extension.here());
-	return cards.map(({ id, title }) => ({ value: id, description: title }));
+	const has = (text: string) => text.toLowerCase().includes(piece.toLowerCase());
+	return cards.filter(({ id, title }) => has(id) || has(title)).map(({ id, title }) => ({ value: id, description: title, meant: true }));
 }
 
 function actionsOf(pi: ExtensionAPI, extension: Extension, composer: Composer): Record<string, SubCommand> {

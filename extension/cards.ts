@@ -48,14 +48,16 @@ function cardText(card: OpenCard, now: number): string {
 	const title = oneLine(card.title, 200).replaceAll('"', "'");
 	const by = oneLine(card.createdBy, 63).replaceAll('"', "'");
 	const open = `<card id="${oneLine(card.id, 63).replaceAll('"', "'")}" title="${title}" by="${by}"${state(card, now)}>`;
-	const introduction = cut(peerText(card.introduction), most / 4);
+	const cutHere = `\n[cut here: all of it is in ${card.path}]`;
+	const whole = peerText(card.introduction);
+	const introduction = cut(whole, most / 4) + (Buffer.byteLength(whole) > most / 4 ? cutHere : "");
 	let left = most - Buffer.byteLength(open) - Buffer.byteLength(introduction) - 200;
 	const shown: string[] = [];
 	for (const entry of card.entries.toReversed()) {
 		const text = entryText(entry, now);
 		const size = Buffer.byteLength(text) + 2;
 		if (size > left) {
-			if (shown.length === 0) shown.push(`${cut(text, left)}\n[cut here: all of it is in ${card.path}]`); // even the newest alone is too long
+			if (shown.length === 0) shown.push(cut(text, left) + cutHere); // even the newest alone is too long
 			break;
 		}
 		shown.push(text);

@@ -50,7 +50,7 @@ export class XferCommand {
 		const typed = prefix.trimStart();
 		const all = await completions(this.#extension, this.#commands, typed);
 		// What is typed in full is not offered: else the Enter after it would choose it, and not send it.
-		const items = all.filter(({ value }) => value.startsWith(typed) && value !== typed);
+		const items = all.filter(({ value, meant }) => (meant || value.startsWith(typed)) && value !== typed);
 		return items.map(({ value, description }) => ({
 			value,
 			label: value,
@@ -68,7 +68,7 @@ async function completions(extension: Extension, commands: Readonly<Record<strin
 	}
 	const command = Object.hasOwn(commands, first) ? commands[first] : undefined;
 	const behind = (await command?.completions?.(rest)) ?? [];
-	return behind.map(({ value, description }) => ({ value: `${first} ${value}`, description }));
+	return behind.map((item) => ({ ...item, value: `${first} ${item.value}` }));
 }
 
 function liveNodes({ me }: Here): Completion[] {

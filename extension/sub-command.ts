@@ -16,6 +16,8 @@ export interface Completion {
 	readonly value: string;
 	/** For a person; peers' text in it is made visible before it is shown. */
 	readonly description?: string | undefined;
+	/** Set when it is meant by what is typed, though it does not begin so. */
+	readonly meant?: boolean;
 }
 
 /** The first word, and what stands behind it as it is. */
