@@ -453,9 +453,11 @@ describe("the tree", () => {
 
 	test("can only be read for a while: pi works on, and mail comes when it can be written again", async () => {
 		const world = makeWorld();
-		const pi = await startPi(world, { node: "alice" });
+		world.tree.join("alice");
 		expect((await mount("--bind", world.root, world.root)).code).toBe(0);
-		atEnd(async () => void (await run(["umount", world.root], { env: { PATH: process.env.PATH } })));
+		// At the end, when pi has ended.
+		atEnd(async () => expect((await run(["umount", world.root], { env: { PATH: process.env.PATH } })).err).toBe(""));
+		const pi = await startPi(world, { node: "alice" });
 		const { command, open } = gate(world);
 		await pi.prompt(`TOOL:${command}END`);
 		await pi.next("tool_execution_start", 0);
