@@ -1,6 +1,7 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { describeNode } from "../lib/describe.ts";
 import { XferError } from "../lib/errors.ts";
+import { plainText } from "../lib/fence.ts";
 import { shortId } from "../lib/filename.ts";
 import type { Listed } from "../lib/inbox.ts";
 import type { Message } from "../lib/maildir.ts";
@@ -61,7 +62,7 @@ function describe(tree: Tree, outcome: Outcome): Delivery {
 
 function whereIs(tree: Tree, to: string): string {
 	try {
-		return describeNode(tree.node(to).whereabouts(), tree.context.now());
+		return plainText(describeNode(tree.node(to).whereabouts(), tree.context.now()));
 	} catch {
 		return "where it is can't be seen"; // and no reason to say that it was not delivered
 	}

@@ -2,7 +2,7 @@ import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { describeNode } from "../lib/describe.ts";
 import { formatAge } from "../lib/duration.ts";
 import { XferError } from "../lib/errors.ts";
-import { fence, injectionLimit, oneLine } from "../lib/fence.ts";
+import { fence, injectionLimit, oneLine, plainText } from "../lib/fence.ts";
 import { shortId } from "../lib/filename.ts";
 import { kinds } from "../lib/handoff.ts";
 import type { NodeInfo } from "../lib/tree.ts";
@@ -48,7 +48,7 @@ export function listNodes({ me }: Here): Result<{ nodes: object[] }> {
 
 function nodeDocument(info: NodeInfo, now: number) {
 	const { name, aliases, live, presence, unread, problem } = info;
-	const where = problem ? `can't be seen (${problem})` : describeNode(info, now);
+	const where = problem ? `can't be seen (${problem})` : plainText(describeNode(info, now));
 	const about = presence.about && oneLine(presence.about, 200);
 	return { name, aliases, live: live !== undefined, status: live && presence.status, where, unread, about };
 }
