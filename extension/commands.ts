@@ -40,15 +40,14 @@ export class XferCommand {
 		if (command) await command.run(rest, context);
 		else if (first === "") tell(context, home(this.#extension.here()));
 		else {
-			const to = requireName(this.#extension.here(), first, Object.keys(this.#commands));
-			compose(this.#pi, this.#extension, this.#composer, context, to, rest);
+			this.#compose(context, requireName(this.#extension.here(), first, Object.keys(this.#commands)), rest);
 		}
 	}
 
 	/** Whole arguments that may be meant by what is typed. */
 	async completions(prefix: string): Promise<AutocompleteItem[]> {
 		const typed = prefix.trimStart();
-		const all = await completions(this.#extension, this.#commands, typed);
+		const all = await this.#candidates(typed);
 		// What is typed in full is not offered: else the Enter after it would choose it, and not send it.
 		const items = all.filter(({ value, meant }) => (meant || value.startsWith(typed)) && value !== typed);
 		return items.map(({ value, description }) => ({
@@ -57,18 +56,33 @@ export class XferCommand {
 			...(description && { description: oneLine(description, 100) }),
 		}));
 	}
-}
 
-async function completions(extension: Extension, commands: Readonly<Record<string, SubCommand>>, prefix: string): Promise<Completion[]> {
-	const [, first = "", rest] = /^\s*(\S*)(?:\s+([\s\S]*))?$/.exec(prefix) ?? [];
-	if (rest === undefined) {
-		const own = Object.entries(commands).map(([value, { summary: description }]) => ({ value, description }));
-		const others = extension.isHere() ? liveNodes(extension.here()).filter(({ value }) => !Object.hasOwn(commands, value)) : [];
-		return [...own, ...others];
+	async #candidates(typed: string): Promise<readonly Completion[]> {
+		const [, first = "", rest] = /^(\S*)(?:\s+([\s\S]*))?$/.exec(typed) ?? [];
+		if (rest === undefined) {
+			const own = Object.entries(this.#commands).map(([value, { summary: description }]) => ({ value, description }));
+			const others = this.#extension.isHere() ? liveNodes(this.#extension.here()) : [];
+			return [...own, ...others.filter(({ value }) => !Object.hasOwn(this.#commands, value))];
+		}
+		const command = Object.hasOwn(this.#commands, first) ? this.#commands[first] : undefined;
+		const behind = (await command?.completions?.(rest)) ?? [];
+		return behind.map((item) => ({ ...item, value: `${first} ${item.value}` }));
 	}
-	const command = Object.hasOwn(commands, first) ? commands[first] : undefined;
-	const behind = (await command?.completions?.(rest)) ?? [];
-	return behind.map((item) => ({ ...item, value: `${first} ${item.value}` }));
+
+	/** Has the model write the handoff document, and send it. */
+	#compose(context: ExtensionCommandContext, to: string, request: string): void {
+		const { me } = this.#extension.here();
+		if (to === me.name) throw new XferError("EINPUT", `${to} is this session`, "/xfer list shows the others");
+		if (!request) throw new XferError("EINPUT", `what is ${to} to do?`, `/xfer ${to} fix the flaky test`);
+		chooseTools(this.#pi, this.#extension); // the Node may have come since the last run
+		if (!this.#pi.getActiveTools().includes("xfer_to"))
+			throw new XferError("EINPUT", "the model has no tool xfer_to here", `/xfer send ${to} … sends your own words`);
+		me.spokenTo();
+		this.#composer.ask(
+			context,
+			`Hand this off to the agent ${to} with the tool xfer_to: ${request}\n\nWrite the handoff document from our conversation, for somebody who has seen none of it: what is wanted and why, what is known and was tried, the files (absolute paths), and how to tell that it is done. Choose the kind, and give it a subject. Then go on; do not wait for an answer.`,
+		);
+	}
 }
 
 function liveNodes({ me }: Here): Completion[] {
@@ -87,28 +101,6 @@ function requireName({ me }: Here, word: string, commands: readonly string[]): s
 	if (me.tree.has(word)) return me.tree.node(word).name;
 	const meant = similar(word, [...commands, ...me.tree.nodes().flatMap(({ name, aliases }) => [name, ...aliases])]);
 	throw new XferError("EINPUT", `no sub-command and no Node "${word}"`, meant ? `did you mean /xfer ${meant}?` : "/xfer help, /xfer list");
-}
-
-/** Has the model write the handoff document, and send it. */
-function compose(
-	pi: ExtensionAPI,
-	extension: Extension,
-	composer: Composer,
-	context: ExtensionCommandContext,
-	to: string,
-	request: string,
-) {
-	const { me } = extension.here();
-	if (to === me.name) throw new XferError("EINPUT", `${to} is this session`, "/xfer list shows the others");
-	if (!request) throw new XferError("EINPUT", `what is ${to} to do?`, `/xfer ${to} fix the flaky test`);
-	chooseTools(pi, extension); // the Node may have come since the last run
-	if (!pi.getActiveTools().includes("xfer_to"))
-		throw new XferError("EINPUT", "the model has no tool xfer_to here", `/xfer send ${to} … sends your own words`);
-	me.spokenTo();
-	composer.ask(
-		context,
-		`Hand this off to the agent ${to} with the tool xfer_to: ${request}\n\nWrite the handoff document from our conversation, for somebody who has seen none of it: what is wanted and why, what is known and was tried, the files (absolute paths), and how to tell that it is done. Choose the kind, and give it a subject. Then go on; do not wait for an answer.`,
-	);
 }
 
 function commandsOf(pi: ExtensionAPI, extension: Extension, composer: Composer): Readonly<Record<string, SubCommand>> {

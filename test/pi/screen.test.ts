@@ -63,9 +63,9 @@ describe("The transcript", () => {
 	});
 
 	test("says to whom something was sent", () => {
-		expect(drawn(entry({ to: "bob", id: "1790000000.M000001Rk3f9q2ab.box", kind: "question", subject: "Which port?", from: "alice" }))).toEqual([
-			"↗ bob · question · k3f9q2ab · Which port?",
-		]);
+		expect(
+			drawn(entry({ to: "bob", id: "1790000000.M000001Rk3f9q2ab.box", kind: "question", subject: "Which port?", from: "alice" })),
+		).toEqual(["↗ bob · question · k3f9q2ab · Which port?"]);
 	});
 
 	test("is never wider than the terminal, throws nothing and obeys nothing, whatever the session's file holds", () => {
