@@ -6,7 +6,8 @@ import { similar } from "../lib/names.ts";
 import { type Added, addEntry, endCard, listCards, openCards, showCard } from "./cards.ts";
 import type { Composer } from "./compose.ts";
 import type { Extension } from "./here.ts";
-import { type Details, messageType } from "./inbound.ts";
+import { messageType } from "./here.ts";
+import type { Details } from "./inbound.ts";
 import { type Completion, firstWord, type SubCommand, tell } from "./sub-command.ts";
 
 /** What `/xfer board` does. */

@@ -2,6 +2,9 @@ import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Inbound } from "./inbound.ts";
 import type { Participant } from "./participant.ts";
 
+/** What an injected message is in pi's session. */
+export const messageType = "xfer";
+
 /** A session that is a Node. */
 export interface Here {
 	readonly me: Participant;

@@ -6,10 +6,8 @@ import type { Handoff } from "../lib/handoff.ts";
 import type { Listed } from "../lib/inbox.ts";
 import { floods, isWork, joins, type Moment, mostHops, wakes } from "../lib/interrupt.ts";
 import type { Taken } from "../lib/taken.ts";
+import { messageType } from "./here.ts";
 import type { Participant } from "./participant.ts";
-
-/** What an injected message is in pi's session. */
-export const messageType = "xfer";
 
 /** What an injected message holds: by this the session knows what it has been shown. */
 export interface Details {

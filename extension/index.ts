@@ -12,7 +12,7 @@ export default function xfer(pi: ExtensionAPI): void {
 	const extension: Extension = {
 		here() {
 			if (session?.here) return session.here;
-			throw new XferError("ENODE", session?.problem ?? "this session is no Node", "/xfer name NAME");
+			throw session?.problem ?? new XferError("ENODE", "this session is no Node", "/xfer name NAME");
 		},
 		isHere: () => session?.here !== undefined,
 		name: async (name) => {

@@ -4,7 +4,8 @@ import { formatAge } from "../lib/duration.ts";
 import { XferError } from "../lib/errors.ts";
 import { shortId } from "../lib/filename.ts";
 import { visible, visibleLines } from "../lib/visible.ts";
-import { type Holding, messageType } from "./inbound.ts";
+import { messageType } from "./here.ts";
+import type { Holding } from "./inbound.ts";
 
 /** What an entry of a sent Handoff is in pi's session: seen, and no part of the context. */
 export const sentType = "xfer-sent";

@@ -1,18 +1,19 @@
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import { formatDuration } from "../lib/duration.ts";
 import { XferError } from "../lib/errors.ts";
-import { derivedName, nodeOfSession } from "../lib/identity.ts";
 import { nodeName, slug } from "../lib/names.ts";
 import type { Presence } from "../lib/presence.ts";
-import { openTree } from "../lib/tree.ts";
 import type { Here } from "./here.ts";
-import { Inbound } from "./inbound.ts";
-import { type Name, Participant } from "./participant.ts";
+import type { Inbound } from "./inbound.ts";
+import type { Wish } from "./names.ts";
+import type { Participant } from "./participant.ts";
 import { explain, statusLine } from "./screen.ts";
 import { Status } from "./status.ts";
 
 /** ms that the end of a session waits for a start that is still going on. */
 const endLimit = 1000;
+/** ms after its start in which a session is no Node yet: a person waits for it, and nobody for the Node. */
+const startPause = 50;
 
 /** One session of pi, from its start to its end. */
 export class Session {
@@ -20,7 +21,7 @@ export class Session {
 	/** As a Node; undefined before it is one, and when it can't be. */
 	here: Here | undefined;
 	/** Why it is none. */
-	problem: string | undefined;
+	problem: Error | undefined;
 	readonly #pi: ExtensionAPI;
 	readonly #context: ExtensionContext;
 	readonly #arrived: () => void;
@@ -45,7 +46,11 @@ export class Session {
 
 	async #start(): Promise<void> {
 		try {
-			for (const name of this.#names()) {
+			// pi is ready first: what makes a Node of the session is not loaded before.
+			if (this.#context.mode === "tui" || this.#context.mode === "rpc") await new Promise((resolve) => setTimeout(resolve, startPause));
+			if (this.#ended.signal.aborted) return;
+			const { names } = await import("./names.ts");
+			for (const name of names(this.#pi, this.#context)) {
 				try {
 					await this.#be(name);
 					return;
@@ -58,29 +63,13 @@ export class Session {
 		}
 	}
 
-	/** The names to try, in this order. */
-	*#names(): Generator<{ name: string; given: boolean | "before" }> {
-		const flag = this.#pi.getFlag("xfer");
-		if (typeof flag === "string" && flag !== "") {
-			yield { name: nodeName(flag), given: true };
-			return;
-		}
-		const { mode, sessionManager, cwd } = this.#context;
-		if (mode === "print" || mode === "json") return; // it is over before anybody could write to it
-		const tree = openTree({ instance: "00000000" });
-		const before = nodeOfSession(tree, sessionManager.getSessionId());
-		if (before) yield { name: before, given: "before" };
-		const named = slug(this.#pi.getSessionName() ?? "");
-		if (named) yield { name: named, given: false };
-		else yield inherited(tree) ?? { name: derivedName(cwd, "pi"), given: false };
-	}
-
-	async #be({ name, given }: { name: string; given: boolean | "before" }): Promise<void> {
+	async #be({ name, given }: Wish): Promise<void> {
+		const { Participant } = await import("./participant.ts");
 		const me = await Participant.start({ name, given: given !== false }, this.#presence(), this.#ended.signal);
 		if (this.#ended.signal.aborted) return me.end();
 		this.#given = given === true;
 		this.problem = undefined;
-		const inbound = new Inbound(this.#pi, this.#context, me, () => this.show());
+		const inbound = await this.#receive(me);
 		this.here = { me, inbound, context: this.#context };
 		this.status.resume();
 		this.#watchLock();
@@ -90,6 +79,11 @@ export class Session {
 		if (count > 0 && oldest < this.#began && this.#context.hasUI)
 			this.#context.ui.notify(`${count === 1 ? "1 Handoff waiting," : `${count} Handoffs waiting, the oldest`} ${age} old`, "info");
 		this.show();
+	}
+
+	async #receive(me: Participant): Promise<Inbound> {
+		const { Inbound } = await import("./inbound.ts");
+		return new Inbound(this.#pi, this.#context, me, () => this.show());
 	}
 
 	/** Says who this is and what waits, on the screen and in the tree. */
@@ -161,9 +155,9 @@ export class Session {
 			const before = here.me.name;
 			here.inbound.close();
 			here.me.again(this.#presence(), this.#ended.signal).then(
-				(name) => {
+				async (name) => {
 					if (this.#ended.signal.aborted) return;
-					this.here = { ...here, inbound: new Inbound(this.#pi, this.#context, here.me, () => this.show()) };
+					this.here = { ...here, inbound: await this.#receive(here.me) };
 					this.#watchLock();
 					if (name !== before) this.#say(`xfer: ${before} was taken while this process slept: this session is ${name} now`, "warning");
 					this.show();
@@ -177,23 +171,15 @@ export class Session {
 	}
 
 	#tell(error: unknown): void {
-		this.problem = explain(error);
-		this.#say(`xfer: ${this.problem}`, "error");
+		const isName = error instanceof XferError && (error.code === "EHELD" || error.code === "ENAME");
+		this.problem = isName ? new XferError(error.code, error.message, "another: /xfer name NAME") : new Error(explain(error));
+		this.#say(`xfer: ${explain(this.problem)}`, "error");
 	}
 
 	#say(text: string, type: "warning" | "error"): void {
 		if (this.#context.hasUI) this.#context.ui.notify(text, type);
 		else console.error(text);
 	}
-}
-
-/** `$XFER_NODE`, unless another process that is live as that Node handed it down: then it is that one's name. */
-function inherited(tree: ReturnType<typeof openTree>): Name | undefined {
-	const { XFER_NODE: name, XFER_INSTANCE: instance } = process.env;
-	if (!name) return undefined;
-	const given = nodeName(name);
-	const live = tree.has(given) ? tree.node(given).live() : undefined;
-	return live && live.instance === instance && live.pid !== process.pid ? undefined : { name: given, given: true };
 }
 
 function countOf(inbound: Inbound): number {

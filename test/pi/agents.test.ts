@@ -66,7 +66,22 @@ describe("two agents that answer each other", () => {
 		const before = exchanged(world).length;
 		await alice.prompt("begin");
 		await until(() => exchanged(world).length >= before + 2, "them to speak again");
-		expect(exchanged(world).find(({ id }) => id === world.inbox("bob").at(0)?.id)).toBeDefined();
+		expect(exchanged(world).filter(({ hops }) => hops === 0)).toHaveLength(2);
+	});
+
+	test("work again once somebody else hands them new work", async () => {
+		const { world, alice, bob } = await pair(ways["by the tool, without saying what it answers"] as (typeof ways)[string]);
+		await alice.prompt("begin");
+		await until(() => exchanged(world).some(({ hops, state }) => hops > 8 && state === "read"), "the brake");
+		for (const pi of [alice, bob]) await pi.idle();
+		const before = exchanged(world).length;
+		for (const pi of [alice, bob]) pi.model.answer = () => undefined;
+		const asked = bob.model.requests.length;
+		world.send("alice", 'CALL:xfer_to {"to":"bob","kind":"task","text":"something new"}END', { from: "carol" });
+		await until(() => exchanged(world).length === before + 1 && world.all("bob", "read"), "the new work");
+		expect(world.inbox("bob").find(({ subject }) => subject === "something new")?.hops).toBe(1);
+		await bob.idle();
+		expect(bob.model.requests.slice(asked).map(({ last }) => last)).toEqual([expect.stringContaining("something new")]);
 	});
 
 	test("and the one that was braked says so", async () => {
