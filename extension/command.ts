@@ -15,6 +15,7 @@ export function registerCommand(pi: ExtensionAPI, extension: Extension): void {
 		description: "hand work to other agents and see who is there (/xfer help)",
 		async handler(args, context) {
 			try {
+				await extension.started();
 				await (await load()).run(args, context);
 			} catch (error) {
 				tell(context, explain(error), "error");

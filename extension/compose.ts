@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { ExtensionAPI, ExtensionContext, SessionEntry } from "@earendil-works/pi-coding-agent";
 import { XferError } from "../lib/errors.ts";
+import { hasModel } from "./here.ts";
 import { explain } from "./screen.ts";
 import { tell } from "./sub-command.ts";
 
@@ -29,7 +30,7 @@ export class Composer {
 	 * @throws {XferError} EINPUT when there is no model
 	 */
 	ask(context: ExtensionContext, question: string): void {
-		if (!context.model) throw new XferError("EINPUT", "no model is chosen", "/model");
+		if (!hasModel(context)) throw new XferError("EINPUT", "no model is chosen", "/model");
 		this.#pi.sendUserMessage(question, context.isIdle() ? undefined : { deliverAs: "followUp" });
 	}
 

@@ -16,6 +16,8 @@ export interface Here {
 export interface Extension {
 	/** @throws {XferError} ENODE when this session is no Node */
 	here(): Here;
+	/** Waits until this session is a Node, or is known to be none. */
+	started(): Promise<void>;
 	/** Whether this session is a Node. */
 	isHere(): boolean;
 	/**
@@ -25,4 +27,9 @@ export interface Extension {
 	name(name: string): Promise<string>;
 	/** Shows anew what the screen says of the Inbox. */
 	show(): void;
+}
+
+/** Whether there is a model to be asked; pi stands in one that is unknown where none is configured. */
+export function hasModel({ model }: ExtensionContext): boolean {
+	return model !== undefined && model.provider !== "unknown";
 }

@@ -6,7 +6,7 @@ import type { Handoff } from "../lib/handoff.ts";
 import type { Listed } from "../lib/inbox.ts";
 import { floods, isWork, joins, type Moment, mostHops, wakes } from "../lib/interrupt.ts";
 import type { Taken } from "../lib/taken.ts";
-import { messageType } from "./here.ts";
+import { hasModel, messageType } from "./here.ts";
 import type { Participant } from "./participant.ts";
 
 /** What an injected message holds: by this the session knows what it has been shown. */
@@ -284,7 +284,7 @@ export class Inbound {
 		});
 		const handoffs = shown.map(({ handoff }) => describe(handoff));
 		const all: readonly Handoff[] = [...shown.map(({ handoff }) => handoff), ...digest];
-		for (const { hops } of all) this.#me.worksOn(hops);
+		this.#me.worksOn(Math.max(...all.map(({ hops }) => hops)), moment === "idle");
 		this.#braked ||= all.some(({ hops }) => hops > mostHops);
 		this.#changed();
 		return {
@@ -350,7 +350,8 @@ export class Inbound {
 					: entry.type === "message" && entry.message.role === "toolResult" && entry.message.toolName === "xfer_read"
 						? entry.message.details
 						: undefined;
-			for (const { id } of (details as Partial<Details> | undefined)?.handoffs ?? []) ids.add(id);
+			const handoffs = (details as Partial<Details> | undefined)?.handoffs; // a session file may hold anything
+			if (Array.isArray(handoffs)) for (const one of handoffs) if (typeof one?.id === "string") ids.add(one.id);
 		}
 		return ids;
 	}
@@ -359,9 +360,4 @@ export class Inbound {
 /** A Handoff as a session keeps it, and a screen shows it. */
 export function describe({ id, from, kind, subject, date }: Handoff): Details["handoffs"][number] {
 	return { id, from: oneLine(from, 63), kind: oneLine(kind, 32), subject: oneLine(subject, 200), date };
-}
-
-/** Whether there is a model to be asked; pi stands in one that is unknown where none is configured. */
-function hasModel({ model }: ExtensionContext): boolean {
-	return model !== undefined && model.provider !== "unknown";
 }

@@ -14,6 +14,7 @@ export default function xfer(pi: ExtensionAPI): void {
 			if (session?.here) return session.here;
 			throw session?.problem ?? new XferError("ENODE", "this session is no Node", "/xfer name NAME");
 		},
+		started: async () => await session?.started,
 		isHere: () => session?.here !== undefined,
 		name: async (name) => {
 			if (!session) throw new XferError("ENODE", "there is no session");

@@ -63,9 +63,12 @@ export class Participant {
 		this.#handDown();
 	}
 
-	/** The agent works on what carries so many hops, besides what it works on already. */
-	worksOn(hops: number): void {
-		this.#working = Math.max(this.#working ?? 0, hops);
+	/**
+	 * The agent works on what carries so many hops.
+	 * @param anew on nothing else; in a run that goes on it works on what it worked on, too
+	 */
+	worksOn(hops: number, anew = false): void {
+		this.#working = anew ? hops : Math.max(this.#working ?? 0, hops);
 		this.#handDown();
 	}
 

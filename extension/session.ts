@@ -39,6 +39,11 @@ export class Session {
 		this.status = new Status(() => this.here?.me.live);
 	}
 
+	/** Ends when this session has become a Node, or is known to be none. */
+	get started(): Promise<void> | undefined {
+		return this.#starting;
+	}
+
 	start(): Promise<void> {
 		this.#starting = this.#start();
 		return this.#starting;
@@ -172,7 +177,7 @@ export class Session {
 
 	#tell(error: unknown): void {
 		const isName = error instanceof XferError && (error.code === "EHELD" || error.code === "ENAME");
-		this.problem = isName ? new XferError(error.code, error.message, "another: /xfer name NAME") : new Error(explain(error));
+		this.problem = isName ? new XferError(error.code, error.message, `${error.cure}: /xfer name NAME`) : new Error(explain(error));
 		this.#say(`xfer: ${explain(this.problem)}`, "error");
 	}
 

@@ -51,6 +51,12 @@ describe("/xfer", () => {
 		await pi.idle();
 	});
 
+	test("typed right at the start waits until the session is a Node", async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { args: ["--xfer", "alice"] });
+		expect((await xfer(pi, "list")).text).toMatch(/^alice/);
+	});
+
 	test("with a word that is nothing says what may be meant", async () => {
 		const { pi } = await make();
 		expect(await xfer(pi, "lst")).toEqual({ type: "error", text: expect.stringMatching(/did you mean \/xfer list/) });

@@ -529,7 +529,7 @@ export async function openTui(world: World, options: PiOptions & { columns?: num
 		code: () => (fs.existsSync(code) && fs.readFileSync(code, "utf8") ? Number(fs.readFileSync(code, "utf8")) : undefined),
 		stderr: () => fs.readFileSync(errors, "utf8"),
 	};
-	await tui.shows(options.noModel ? /\S/ : "stub-1");
+	await tui.shows(/─{5,}\n[\s\S]*─{5,}/); // the editor
 	return tui;
 }
 
