@@ -8,6 +8,7 @@ import os from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openBoard, openTree, type Tree } from "../../lib/index.ts";
+import { measurePi } from "./pi.ts";
 
 const project = path.resolve(import.meta.dirname, "../..");
 const cli = path.join(project, "dist/bin/xfer.cjs");
@@ -163,6 +164,17 @@ const benches: Record<string, () => void | Promise<void>> = {
 		const [small, big] = [card("Small", 50), card("Big", 5000)];
 		const added = best({ small: node(cli, "board", "add", small, text), big: node(cli, "board", "add", big, text) }, 30);
 		rows.push(["`xfer board add` to a Card of 5,000 Entries ÷ one of 50", "≤ 1.3", times(added.big / added.small)]);
+	},
+
+	async pi() {
+		const got = await measurePi(freshTree(), path.join(base, "pi"));
+		const ms = (count: number) => `${count.toFixed(0)} ms`;
+		rows.push([
+			"pi, ready with the extension: over one that does nothing / over none (median)",
+			"< 15 ms",
+			`${ms(got.ours - got.empty)} / ${ms(got.ours - got.none)}`,
+		]);
+		rows.push(["pi, idle: file in `new/` → request sent, over a bare push (p50)", "< 60 ms", ms(got.delivered - got.bare)]);
 	},
 
 	async watch() {

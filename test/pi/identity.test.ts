@@ -172,6 +172,13 @@ describe("a derived name", () => {
 		}
 	});
 
+	test("is had by one each, when several start at once", async () => {
+		const world = makeWorld();
+		const all = await Promise.all(Array.from({ length: 4 }, () => be(world, "work")));
+		expect(all.map(({ name }) => name).sort()).toEqual(["work", "work-2", "work-3", "work-4"]);
+		for (const { pi, name } of all) expect(world.tree.node(name).live()?.pid).toBe(pi.pid);
+	});
+
 	test("is not the Node of another directory: its mail is not for this one", async () => {
 		const world = makeWorld();
 		const first = await be(world, "a/api");

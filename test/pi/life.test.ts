@@ -2,8 +2,8 @@
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { run, until } from "../helpers.ts";
-import { atEnd, gate, makeAgent, makeWorld, type Pi, type Request, runPi, startPi, times, type World } from "./pi.ts";
+import { project, run, until } from "../helpers.ts";
+import { atEnd, gate, makeAgent, makeWorld, type Pi, piCli, type Request, runPi, startPi, times, type World } from "./pi.ts";
 
 /** Holds the model's answer to this prompt until the gate opens; everything else is answered at once. */
 function think(world: World, pi: Pi, prompt = "think") {
@@ -34,6 +34,16 @@ describe("at the start", () => {
 		await pi.idle();
 		expect(textsOf(pi)[0]).toBe("the first word is mine");
 		expect(pi.model.requests.map((request) => times(request, "waiting for you"))).toEqual([0, 1]);
+	});
+
+	test("the first request has the tools already, and what it starts speaks as the Node", async () => {
+		const world = makeWorld();
+		world.tree.join("bob");
+		const pi = await startPi(world, { args: ["--xfer", "alice"] });
+		await pi.prompt('TOOL:echo "$XFER_NODE"END');
+		await pi.idle();
+		expect(pi.model.requests[0]?.tools).toEqual(expect.arrayContaining(["xfer_to", "xfer_nodes", "xfer_read", "xfer_board"]));
+		expect(pi.model.requests[1]?.last.trim()).toBe("alice");
 	});
 
 	test("what waits is read though nobody says anything", async () => {
@@ -274,6 +284,95 @@ describe("killed while the model answers a Handoff", () => {
 	});
 });
 
+describe("nothing is lost", () => {
+	test("when pi is killed before it has saved anything: what it was shown comes again", async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { node: "alice", args: ["--session-id", "the-session"] });
+		const id = world.send("alice", "a remark", { kind: "note" });
+		await until(async () => (await idsIn(pi)).includes(id), "it to be in the session");
+		// Whatever comes next is looked at after it.
+		const second = world.send("alice", "another remark", { kind: "note" });
+		await until(async () => (await idsIn(pi)).includes(second), "the second to be in the session");
+		expect(await pi.saved()).toEqual([]);
+		await pi.kill("SIGKILL");
+		const again = await startPi(world, { node: "alice", agent: pi.agent, args: ["--session-id", "the-session"] });
+		await until(async () => (await idsIn(again)).length === 2, "both to be in the session again");
+		await again.prompt("hello");
+		await again.idle();
+		for (const words of ["a remark", "another remark"]) expect(times(again.model.requests.at(-1), words)).toBe(1);
+		await until(() => world.all("alice", "read", [id, second]), "both to be read");
+	});
+
+	test("when it is killed at any time, again and again: in the end the session's file holds each", { timeout: 600_000 }, async () => {
+		const world = makeWorld();
+		const ids: string[] = [];
+		const args = ["--session-id", "the-session"];
+		let pi = await startPi(world, { node: "alice", args, answer: () => `SLOW:${Math.floor(Math.random() * 60)}ENDdone` });
+		await pi.prompt("hello");
+		for (let round = 0; round < 8; round++) {
+			const kinds = ["task", "answer", "note", "report"];
+			for (let n = 0; n < 6; n++) ids.push(world.send("alice", `of round ${round}: ${n}`, { kind: kinds[n % 4], from: `sender-${n}` }));
+			if (round % 2) await pi.prompt("TOOL:sleep 0.2END", { streamingBehavior: "steer" });
+			await new Promise((resolve) => setTimeout(resolve, Math.random() * 900));
+			await pi.kill("SIGKILL");
+			pi = await startPi(world, { node: "alice", agent: pi.agent, args });
+		}
+		await until(() => world.all("alice", "read", ids), "all to be read");
+		await pi.idle();
+		const held = (await pi.saved()).filter(({ customType }) => customType === "xfer").flatMap(({ details }) => details.handoffs);
+		const counts = ids.map((id) => held.filter((handoff: { id: string }) => handoff.id === id).length);
+		expect(counts).toEqual(ids.map(() => 1));
+	});
+
+	test("when one session follows another while mail pours in: each is shown in one of them", { timeout: 600_000 }, async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { node: "alice" });
+		const ids: string[] = [];
+		for (let n = 0; n < 12; n++) {
+			for (const kind of ["answer", "note", "task"]) ids.push(world.send("alice", `${kind} ${n}`, { kind, from: `sender-${n}` }));
+			await pi.send({ type: "new_session" });
+			// Now and then a session lives for long enough to be shown some.
+			if (n % 4 === 3) await until(async () => (await idsIn(pi)).length > 0, "something to be shown");
+		}
+		await until(() => world.all("alice", "read", ids), "all to be read");
+		await pi.idle();
+		const sessions = path.join(pi.agent.directory, "sessions");
+		const files = fs.readdirSync(sessions, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".jsonl"));
+		const entries = files
+			.flatMap((file) => fs.readFileSync(path.join(sessions, file), "utf8").trim().split("\n"))
+			.map((line) => JSON.parse(line));
+		const saved = entries.filter(({ customType }) => customType === "xfer").flatMap(({ details }) => details.handoffs);
+		const shown = [...saved.map(({ id }: { id: string }) => id), ...(await idsIn(pi))];
+		expect([...new Set(shown)].sort()).toEqual([...ids].sort());
+		expect(world.tree.names().filter((name) => name.startsWith("alice"))).toEqual(["alice"]);
+		expect(pi.notices().filter((notice) => /live|error/i.test(notice))).toEqual([]);
+	});
+
+	test("when the model thinks for longer than a lease: it is in hand all the while, and nobody else gets it", {
+		timeout: 300_000,
+	}, async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { node: "alice", env: { XFER_LEASE: "18" } });
+		const { opened, open } = gate(world);
+		pi.model.answer = ({ last }) => (last.includes("long work") ? opened.then(() => "done") : undefined);
+		const id = world.send("alice", "long work");
+		await until(() => pi.model.requests.length === 1, "the run");
+		const end = Date.now() + 25_000;
+		const states = new Set<string>();
+		await until(() => {
+			const item = world.inbox("alice").find((one) => one.id === id);
+			states.add(`${item?.state} ${item?.attempts}`);
+			if (item?.lease) states.add(item.lease.end * 1000 > Date.now() ? "leased" : "overdue");
+			return Date.now() > end;
+		}, "a lease and more to pass");
+		expect([...states].sort()).toEqual(["leased", "taken 0"]);
+		open();
+		await until(() => world.state("alice", id) === "read", "it to be read");
+		await pi.idle();
+		expect(await idsIn(pi)).toEqual([id]);
+	});
+});
+
 test("a file that is put back into new/ is not shown to the same session again", async () => {
 	const world = makeWorld();
 	const pi = await startPi(world, { node: "alice" });
@@ -358,6 +457,34 @@ test("compaction: what comes meanwhile waits, and is delivered after it", async 
 	await until(() => world.presence("alice").status === "idle", "the status to be idle");
 });
 
+test("compaction by pi itself, when the context is full: what the run was shown before and after it is shown once", async () => {
+	const world = makeWorld();
+	const pi = await startPi(world, { node: "alice", settings: { compaction: { keepRecentTokens: 1 } } });
+	const isSummary = ({ messages }: Request) => messages[0]?.text.includes("summarization assistant") === true;
+	const summing = gate(world);
+	const { command, open } = gate(world);
+	pi.model.answer = (request) => {
+		if (isSummary(request)) return summing.opened.then(() => "a summary");
+		if (request.last === "fill") return `USED:125000ENDTOOL:${command}END`;
+		return request.messages.at(-1)?.role === "tool" ? "USED:125000ENDfull" : undefined;
+	};
+	await pi.prompt(`before ${"x".repeat(3000)}`);
+	await pi.idle();
+	const started = pi.next("tool_execution_start");
+	await pi.prompt("fill");
+	await started;
+	const ids = [world.send("alice", "a result", { kind: "answer" }), world.send("alice", "some work")];
+	open();
+	await until(() => pi.count("compaction_start") > 0, "the compaction");
+	ids.push(world.send("alice", "a late remark", { kind: "note" }), world.send("alice", "late work"));
+	summing.open();
+	await until(() => world.all("alice", "read", ids), "all to be read");
+	await pi.idle();
+	expect((await idsIn(pi)).sort()).toEqual([...ids].sort());
+	for (const words of ["some work", "late work"])
+		expect(pi.model.requests.some((request) => !isSummary(request) && times(request, words) === 1)).toBe(true);
+});
+
 describe("pi -p", () => {
 	test("without a name it is no Node: the prompt is answered, the mail stays, the tree is as it was", async () => {
 		const world = makeWorld();
@@ -393,6 +520,31 @@ describe("pi -p", () => {
 		}
 	});
 
+	test("with a name reads what comes while its model answers, and has no answer to wait for afterwards", async () => {
+		const world = makeWorld();
+		const { opened, open } = gate(world);
+		const agent = await makeAgent(world, {
+			node: "alice",
+			answer: ({ last }) => (last === "think" ? opened.then(() => "a thought") : undefined),
+		});
+		const running = runPi(world, "think", { node: "alice", agent });
+		await until(() => agent.model.requests.length === 1, "the model to be asked");
+		await until(() => world.isLive("alice"), "alice to be live");
+		const id = world.send("alice", "a result", { kind: "answer" });
+		open();
+		expect(await running).toMatchObject({ code: 0, err: "" });
+		expect(world.state("alice", id)).toBe("read");
+		expect(times(agent.model.requests[1], "a result")).toBe(1);
+	});
+
+	test("with a name and no tree to be in: it says so, answers the prompt and ends", async () => {
+		const world = makeWorld();
+		fs.writeFileSync(world.root, "not a tree");
+		const { code, out, err } = await runPi(world, "hello", { node: "alice" });
+		expect({ code, out: out.trim() }).toEqual({ code: 0, out: "echo(1): hello" });
+		expect(err).not.toMatch(/^\s+at /m);
+	});
+
 	test("with a name that somebody holds: it says so, and the prompt is answered", async () => {
 		const world = makeWorld();
 		await startPi(world, { node: "alice" });
@@ -421,6 +573,18 @@ describe("the model", () => {
 		expect(textsOf(pi)[1]).toBe("are you well?");
 		expect(times(pi.model.requests.at(-1), "bad luck")).toBe(1);
 		await until(() => world.presence("alice").holding === undefined, "nothing to hold mail any more");
+	});
+
+	test("is well again: what comes then does not wait any more", async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { node: "alice", answer: ({ last }) => (last.includes("bad luck") ? "ERROR:400END" : undefined) });
+		const first = world.send("alice", "bad luck");
+		await until(() => world.state("alice", first) === "read", "the first to be read");
+		await pi.idle();
+		await pi.prompt("are you well?");
+		await pi.idle();
+		const second = world.send("alice", "more work");
+		await until(() => world.state("alice", second) === "read", "the second to be read", 20_000);
 	});
 
 	test("fails for a while: it is asked again by pi, and what was shown is not shown twice", async () => {
@@ -474,6 +638,26 @@ describe("the tree", () => {
 		expect((await idsIn(pi)).filter((one) => one === id)).toHaveLength(1);
 	});
 
+	test("is on a full disk: pi works on, and reads its mail", async () => {
+		const world = makeWorld();
+		fs.mkdirSync(world.root);
+		expect((await mount("-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", world.root)).code).toBe(0);
+		atEnd(async () => expect((await run(["umount", world.root], { env: { PATH: process.env.PATH } })).err).toBe(""));
+		const pi = await startPi(world, { node: "alice" });
+		const { command, open } = gate(world);
+		await pi.prompt(`TOOL:${command}END`);
+		await pi.next("tool_execution_start", 0);
+		const id = world.send("alice", "a result", { kind: "answer" });
+		expect(() => fs.writeFileSync(path.join(world.root, "fill"), Buffer.alloc(2 ** 20))).toThrow("ENOSPC");
+		open();
+		await until(() => world.state("alice", id) === "read", "it to be read");
+		await pi.idle();
+		expect(await idsIn(pi)).toEqual([id]);
+		fs.rmSync(path.join(world.root, "fill"));
+		await pi.prompt("hello");
+		await until(() => world.presence("alice").status === "idle" && world.presence("alice").name === "alice", "the Node to speak again");
+	});
+
 	test("is removed: pi works on, and is a Node again", async () => {
 		const world = makeWorld();
 		const pi = await startPi(world, { node: "alice" });
@@ -513,15 +697,27 @@ describe("the tree", () => {
 	});
 });
 
-test("installed and given by -e it is one", async () => {
+test("installed as a package it is there, and given by -e besides it is there once", async () => {
 	const world = makeWorld();
-	const agent = await makeAgent(world, { node: "alice", settings: { extensions: [] } });
-	const settings = path.join(agent.directory, "settings.json");
-	const { extension } = await import("./pi.ts");
-	fs.writeFileSync(settings, JSON.stringify({ ...JSON.parse(fs.readFileSync(settings, "utf8")), extensions: [extension] }));
-	const pi = await startPi(world, { node: "alice", agent });
-	const id = world.send("alice", "once");
-	await until(() => world.state("alice", id) === "read", "it to be read");
+	const agent = await makeAgent(world, { node: "alice" });
+	const env = { PATH: process.env.PATH, HOME: world.home, PI_CODING_AGENT_DIR: agent.directory, PI_OFFLINE: "1" };
+	const { code, err } = await run([process.execPath, piCli, "install", project], { env, cwd: agent.cwd });
+	expect({ code, err }).toEqual({ code: 0, err: "" });
+	for (const bare of [true, false]) {
+		const pi = await startPi(world, { agent, bare, args: ["--xfer", "alice"] });
+		const id = world.send("alice", "once");
+		await until(() => world.state("alice", id) === "read", "it to be read");
+		await pi.idle();
+		expect(await idsIn(pi)).toEqual([id]);
+		await pi.stop();
+	}
+});
+
+test("without a session's file it reads its mail all the same", async () => {
+	const world = makeWorld();
+	const pi = await startPi(world, { node: "alice", args: ["--no-session"] });
+	const ids = [world.send("alice", "a remark", { kind: "note" }), world.send("alice", "some work")];
+	await until(() => world.all("alice", "read", ids), "both to be read");
 	await pi.idle();
-	expect(await idsIn(pi)).toEqual([id]);
+	expect((await idsIn(pi)).sort()).toEqual([...ids].sort());
 });

@@ -11,7 +11,7 @@ import { afterEach, expect } from "vitest";
 import { type Listed, openTree, type Presence, type Tree } from "../../lib/index.ts";
 import { project, type Result, run, start, tempTree, until } from "../helpers.ts";
 
-const piCli = path.join(project, "node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js");
+export const piCli = path.join(project, "node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js");
 export const extension = path.join(project, "extension/index.ts");
 
 /** Run before the temporary directories go: the last first. */
@@ -54,7 +54,7 @@ export interface Request {
 
 /**
  * What the model does: words to say, and in them commands, each ended by `END`: `TOOL:shell command` and `CALL:tool {json}` call tools,
- * `SLOW:ms` waits before the first word, `ERROR:status` is an error of the provider. Undefined: what is standard.
+ * `SLOW:ms` waits before the first word, `ERROR:status` is an error of the provider, `USED:n` is how many tokens the context has. Undefined: what is standard.
  */
 export type Answer = (request: Request, index: number) => string | undefined | Promise<string | undefined>;
 
@@ -110,9 +110,10 @@ async function reply(model: Model, raw: string, isPost: boolean, response: http.
 		return;
 	}
 	response.writeHead(200, { "content-type": "text/event-stream" });
+	const used = Number(/USED:(\d+)END/.exec(words)?.[1] ?? 10);
 	const head = { id: `c${index}`, object: "chat.completion.chunk", created: 1, model: body.model };
 	const chunk = (delta: object, finish_reason: string | null = null) => {
-		const usage = finish_reason ? { usage: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 } } : {};
+		const usage = finish_reason ? { usage: { prompt_tokens: used, completion_tokens: 5, total_tokens: used + 5 } } : {};
 		response.write(`data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, finish_reason }], ...usage })}\n\n`);
 	};
 	const calls = [...words.matchAll(/TOOL:([\s\S]*?)END|CALL:(\w+) ([\s\S]*?)END/g)].map(([, command, name, json], n) => ({
@@ -125,7 +126,7 @@ async function reply(model: Model, raw: string, isPost: boolean, response: http.
 		chunk({ role: "assistant", tool_calls: calls });
 		chunk({}, "tool_calls");
 	} else {
-		const said = given?.replace(/SLOW:\d+END/, "") ?? `echo(${index}): ${last.text.slice(0, 60)}`;
+		const said = given?.replace(/(?:SLOW|USED):\d+END/g, "") ?? `echo(${index}): ${last.text.slice(0, 60)}`;
 		chunk({ role: "assistant", content: said.slice(0, 10) });
 		chunk({ content: said.slice(10) });
 		chunk({}, "stop");
@@ -310,6 +311,8 @@ export interface Pi {
 	/** Waits until no run goes on, nothing is compacted, and the Node says that it is idle. */
 	idle(): Promise<void>;
 	entries(): Promise<Rec[]>;
+	/** The entries that are in the session's file. */
+	saved(): Promise<Rec[]>;
 	/** What was put into this session, in order. */
 	injected(): Promise<Injected[]>;
 	/** What it told the person. */
@@ -401,6 +404,15 @@ export async function startPi(world: World, options: PiOptions = {}): Promise<Pi
 			}, "pi to be idle");
 		},
 		entries: async () => (await pi.send({ type: "get_entries" })).data.entries,
+		async saved() {
+			const { data } = await pi.send({ type: "get_state" });
+			if (!fs.existsSync(data.sessionFile)) return [];
+			return fs
+				.readFileSync(data.sessionFile, "utf8")
+				.trim()
+				.split("\n")
+				.map((line) => JSON.parse(line));
+		},
 		injected: async () =>
 			(await pi.entries())
 				.filter((entry: Rec) => entry.type === "custom_message" && entry.customType === "xfer")
@@ -430,8 +442,9 @@ export async function startPi(world: World, options: PiOptions = {}): Promise<Pi
 		expect(records.filter((record) => record.type === "extension_error")).toEqual([]);
 	});
 	await pi.send({ type: "get_state" });
-	const name = options.node?.toLowerCase();
-	if (name && !options.bare) await patiently(() => world.presence(name).pid === String(pi.pid) && world.isLive(name), `${name} to be live`);
+	// It is a Node once it says so on the screen: the lock and node.md are there a moment before.
+	const isNode = ({ method, statusText }: Rec) => method === "setStatus" && statusText?.startsWith(`✉ ${options.node}`);
+	if (options.node && !options.bare) await patiently(() => records.some(isNode), `${options.node} to be a Node`);
 	return pi;
 }
 
