@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext, SessionBoundaryDraft } from "@earendil-works/pi-coding-agent";
 import { Doorbell } from "../lib/doorbell.ts";
 import { formatInjection, type Hints, mostLines, oneLine, type Shown, textLimit } from "../lib/fence.ts";
@@ -48,8 +49,12 @@ const abortDelay = 250;
 const errorPause = 60_000;
 /** Most Handoffs that are looked at for one injection. */
 const most = 200;
+const minute = 60_000;
 /** Bytes that stand around a text. */
 const around = 500;
+
+/** The person wants no mail now: in this process, whichever session it has. */
+let quiet = false;
 
 /**
  * From the Inbox into the session. What joins is taken, offered to pi, and marked read once the session's entries hold it (protocol 15);
@@ -65,6 +70,10 @@ export class Inbound {
 	readonly #hand = new Map<string, { taken: Taken; renewed: number }>();
 	/** Named in a digest: these wait to be asked for. */
 	readonly #digested = new Set<string>();
+	/** When a sender's last digest was, unix ms. */
+	readonly #digests = new Map<string, number>();
+	/** Who was shown in the last minute. */
+	#recent: { from: string; date: number }[] = [];
 	/** Named to this session. */
 	readonly #named = new Set<string>();
 	#timer: NodeJS.Timeout | undefined;
@@ -76,7 +85,6 @@ export class Inbound {
 	#appended = false;
 	#failed = false;
 	#braked = false;
-	#quiet = false;
 
 	constructor(pi: ExtensionAPI, context: ExtensionContext, me: Participant, changed: () => void) {
 		this.#pi = pi;
@@ -90,18 +98,18 @@ export class Inbound {
 
 	/** Whether mail is held back because the person wants it so. */
 	get quiet(): boolean {
-		return this.#quiet;
+		return quiet;
 	}
 
 	set quiet(on: boolean) {
-		this.#quiet = on;
+		quiet = on;
 		if (!on) this.#aborted = false;
 		this.#soon(0);
 	}
 
 	/** Why mail waits, if something holds it. */
 	get holding(): Holding | undefined {
-		if (this.#quiet) return "quiet";
+		if (quiet) return "quiet";
 		if (!hasModel(this.#context)) return "no-model";
 		if (this.#failed) return "error";
 		if (this.#digested.size > 0) return "digest";
@@ -125,7 +133,7 @@ export class Inbound {
 		entries: readonly SessionBoundaryDraft[],
 	): { entries: SessionBoundaryDraft[]; continue: boolean } | undefined {
 		this.confirm();
-		if (this.#quiet) return undefined;
+		if (quiet) return undefined;
 		const offer = this.#offer(moment, !this.#context.hasPendingMessages()); // what a person typed goes first
 		return offer && { entries: [...entries, { type: "custom_message", ...offer.message }], continue: offer.wakes };
 	}
@@ -140,7 +148,7 @@ export class Inbound {
 
 	/** A turn has ended in an error, or has not. */
 	turned(failed: boolean): void {
-		if (failed) this.#notBefore = performance.now() + errorPause;
+		if (failed || this.#failed) this.#notBefore = failed ? performance.now() + errorPause : 0;
 		this.#failed = failed;
 		this.confirm();
 	}
@@ -148,7 +156,7 @@ export class Inbound {
 	/** A run has ended. What another extension kept out of the session goes back into the Inbox, and comes again by another way. */
 	settled(aborted: boolean): void {
 		this.confirm();
-		this.#giveBack();
+		this.#giveBack(this.#inSession());
 		this.#aborted = aborted;
 		if (this.#failed) this.#soon(errorPause);
 		else this.#soon(aborted ? abortDelay : 0);
@@ -170,31 +178,29 @@ export class Inbound {
 		return taken;
 	}
 
-	/** Marks read what the session's entries hold. */
+	/** Marks read what the session's entries hold, once they are on the disk: before anybody has spoken in it, pi keeps a session in memory. */
 	confirm(): void {
-		if (this.#hand.size === 0) return;
+		if (this.#hand.size === 0 || !this.#isSaved()) return;
 		const held = this.#inSession();
 		for (const [id, { taken }] of this.#hand) if (held.has(id)) this.#finish(id, () => taken.done());
 	}
 
-	/** The session ends: what it does not hold goes back. */
+	/** The session ends: what it does not hold goes back, and all of it when nothing was saved. */
 	close(): void {
 		this.#bell.close();
 		clearTimeout(this.#timer);
 		this.#timer = undefined;
 		this.confirm();
-		this.#giveBack();
+		this.#giveBack(new Set());
 	}
 
 	#ring(name: string | undefined): void {
 		this.#soon(20);
 		if (name !== undefined) return;
 		// The sweep. In an idle session nothing is on its way: what it does not hold by now it will not.
-		if (!this.#context.isIdle()) this.#renew();
-		else {
-			this.confirm();
-			this.#giveBack();
-		}
+		this.confirm();
+		if (this.#context.isIdle()) this.#giveBack(this.#inSession());
+		this.#renew();
 	}
 
 	/** An exception in a timer would end pi. */
@@ -215,7 +221,7 @@ export class Inbound {
 		this.#changed();
 		const { mode, ui } = this.#context;
 		const late = this.#notBefore - performance.now();
-		if ((mode !== "tui" && mode !== "rpc") || !hasModel(this.#context) || this.#quiet || !this.#context.isIdle()) return;
+		if ((mode !== "tui" && mode !== "rpc") || !hasModel(this.#context) || quiet || !this.#context.isIdle()) return;
 		const typing = mode === "tui" && ui.getEditorText().trim() !== ""; // what a person types goes first
 		if (late > 0 || typing) {
 			this.#soon(Math.max(late + 1, typing ? 1000 : 0));
@@ -248,11 +254,12 @@ export class Inbound {
 		const { inbox } = this.#me.node;
 		const { items, more } = inbox.list({ states: (state) => state === "queued", limit: most });
 		if (more === 0) for (const id of this.#digested) if (!items.some((item) => item.id === id)) this.#digested.delete(id);
-		const flooding = floods(items, now);
+		this.#recent = this.#recent.filter(({ date }) => now - date < minute);
+		const flooding = floods([...items, ...this.#recent], now);
 		const isDigest = ({ from, priority, size }: Listed) =>
 			(flooding.has(from) && priority !== "urgent") || size > this.#me.tree.context.maxBytes;
 		const fresh = items.filter((item) => !this.#digested.has(item.id) && joins(item, moment, now));
-		const digest = fresh.filter(isDigest);
+		const digest = fresh.filter((item) => isDigest(item) && now - (this.#digests.get(item.from) ?? 0) >= minute);
 		const candidates = fresh
 			.filter((item) => !isDigest(item) && (work || !isWork(item)))
 			.sort((a, b) => Number(b.priority === "urgent") - Number(a.priority === "urgent") || compare(a.id, b.id));
@@ -268,7 +275,11 @@ export class Inbound {
 			has ||= isWork(item);
 		}
 		if (shown.length === 0 && digest.length === 0) return undefined;
-		for (const { id } of digest) this.#digested.add(id);
+		for (const { id, from } of digest) {
+			this.#digested.add(id);
+			this.#digests.set(from, now);
+		}
+		this.#recent.push(...shown.map(({ handoff }) => ({ from: handoff.from, date: now })));
 		const inHand = new Set(shown.map(({ handoff }) => handoff.id));
 		const others = items.filter((item) => !inHand.has(item.id));
 		const waiting = others.filter((item) => !this.#named.has(item.id)).slice(0, mostLines); // each is named once
@@ -313,8 +324,14 @@ export class Inbound {
 		this.#hand.set(taken.handoff.id, { taken, renewed: performance.now() });
 	}
 
-	#giveBack(): void {
-		for (const [id, { taken }] of this.#hand) this.#finish(id, () => taken.release());
+	/** @param held what stays in hand */
+	#giveBack(held: ReadonlySet<string>): void {
+		for (const [id, { taken }] of this.#hand) if (!held.has(id)) this.#finish(id, () => taken.release());
+	}
+
+	#isSaved(): boolean {
+		const file = this.#context.sessionManager.getSessionFile();
+		return file === undefined || existsSync(file);
 	}
 
 	#finish(id: string, step: () => void): void {

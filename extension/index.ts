@@ -6,6 +6,9 @@ import { registerRenderers } from "./screen.ts";
 import { Session } from "./session.ts";
 import { chooseTools, registerTools } from "./tools.ts";
 
+/** ms that the first prompt waits for the session to be a Node. */
+const startLimit = 1000;
+
 /** A pi session becomes a Node: seen while it runs, with an Inbox, tools and the command `/xfer`. Only registers: a session begins with `session_start`. */
 export default function xfer(pi: ExtensionAPI): void {
 	let session: Session | undefined;
@@ -42,7 +45,11 @@ export default function xfer(pi: ExtensionAPI): void {
 	pi.on("input", ({ source }) => {
 		if (source !== "extension") session?.here?.me.spokenTo();
 	});
-	pi.on("before_agent_start", () => chooseTools(pi, extension));
+	pi.on("before_agent_start", async () => {
+		// The first prompt may come before the session is a Node; a lock that may be stale is not waited for.
+		await Promise.race([extension.started(), new Promise((resolve) => setTimeout(resolve, startLimit))]);
+		chooseTools(pi, extension);
+	});
 	pi.on("agent_start", () => {
 		session?.status.set({ status: "thinking" });
 		session?.here?.inbound.started();

@@ -185,6 +185,8 @@ describe("another session in the same process", () => {
 	test("/fork: what the fork holds is not shown again, though its file comes back; what it does not hold is", async () => {
 		const world = makeWorld();
 		const pi = await startPi(world, { node: "alice" });
+		await pi.prompt("hello"); // from here on the session is on the disk
+		await pi.idle();
 		const before = world.send("alice", "before the fork", { kind: "note" });
 		await until(() => world.state("alice", before) === "read", "it to be read");
 		await pi.prompt("here it forks");
