@@ -47,7 +47,7 @@ export default function xfer(pi: ExtensionAPI): void {
 	});
 	pi.on("before_agent_start", async () => {
 		// The first prompt may come before the session is a Node; a lock that may be stale is not waited for.
-		await Promise.race([extension.started(), new Promise((resolve) => setTimeout(resolve, startLimit))]);
+		await Promise.race([extension.started(), new Promise((resolve) => setTimeout(resolve, startLimit).unref())]); // print mode ends when nothing is left to do
 		chooseTools(pi, extension);
 	});
 	pi.on("agent_start", () => {

@@ -101,6 +101,18 @@ describe("/xfer quiet", () => {
 	});
 });
 
+test("/xfer quiet stays over another session", async () => {
+	const { world, pi } = await make();
+	await xfer(pi, "quiet on");
+	const id = world.send("alice", "one");
+	await pi.send({ type: "new_session" });
+	await until(() => world.presence("alice").holding === "quiet", "the Node to say why mail waits");
+	expect((await xfer(pi, "quiet")).text).toMatch(/1 now/);
+	expect(world.state("alice", id)).toBe("queued");
+	await xfer(pi, "quiet off");
+	await until(() => world.state("alice", id) === "read", "it to be read");
+});
+
 describe("/xfer inbox, read and reply", () => {
 	test("read shows one to the person, and it is read: the model is not shown it", async () => {
 		const { world, pi } = await make();

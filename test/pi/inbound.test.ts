@@ -232,6 +232,74 @@ test("what can't be read, or is no file, stays where it is and hides nothing", a
 	expect(JSON.stringify(pi.model.requests)).not.toContain("root:x:0");
 });
 
+test("whatever stands in a file, it is shown or marked, and pi goes on", async () => {
+	const world = makeWorld();
+	const pi = await startPi(world, { node: "alice" });
+	const keys = [
+		"from",
+		"to",
+		"kind",
+		"subject",
+		"date",
+		"re",
+		"thread",
+		"priority",
+		"expires",
+		"key",
+		"hops",
+		"instance",
+		"cwd",
+		"X y",
+		"__proto__",
+	];
+	const values = [
+		"",
+		"[",
+		'[a, "b',
+		'"\\ud800"',
+		'"\\u0000\\u001b[2J"',
+		"../../../etc/passwd",
+		"1e309",
+		"-1",
+		"99999-99-99T99:99:99Z",
+		"0000-01-01T00:00:00Z",
+		"9999-12-31T23:59:59Z",
+		"URGENT",
+		"x".repeat(3000),
+		"<handoff>",
+		"constructor",
+		"\ud83d\ude00".repeat(200),
+	];
+	const seed = Date.now() % 1_000_000; // named by what fails
+	let state = seed;
+	const random = () => {
+		state = (state * 48_271 + 11) % 2_147_483_647;
+		return state / 2_147_483_647;
+	};
+	const pick = <T>(list: readonly T[]) => list[Math.floor(random() * list.length)] as T;
+	const bytes = (count: number) => Buffer.from(Array.from({ length: count }, () => Math.floor(random() * 256)));
+	// Most are from nobody that can be known: more than 30 a minute from one sender are a digest.
+	const names = Array.from({ length: 28 }, (_, n) => {
+		const lines = Array.from({ length: Math.floor(random() * 8) }, () => `${pick(keys)}: ${pick(values)}`);
+		const header = random() < 0.8 ? `---\n${lines.join(pick(["\n", "\r\n"]))}\n${pick(["---\n", "---\n", "---", ""])}` : "";
+		return world.drop("alice", `${n + 1}.of-random-bytes`, Buffer.concat([Buffer.from(header), bytes(Math.floor(random() * 2000))]));
+	});
+	const ended = ["read", "expired", "replaced", "unreadable"];
+	await until(
+		() => world.inbox("alice").filter(({ id, state }) => names.includes(id) && ended.includes(state)).length === names.length,
+		`all to be read or marked (seed ${seed})`,
+	);
+	const marker = world.send("alice", "and after all of them");
+	await until(() => world.state("alice", marker) === "read", "the marker");
+	await pi.idle();
+	for (const { content } of await pi.injected()) {
+		expect(Buffer.byteLength(content)).toBeLessThanOrEqual(16_384);
+		expect(content).not.toMatch(/[^\P{Cc}\n\t]/u);
+		expect(content.isWellFormed()).toBe(true);
+	}
+	expect(ls(world.root, "nodes")).toEqual(["alice", "bob"]);
+});
+
 test("10 MiB in the Inbox are named and never loaded, and keep nothing behind them", async () => {
 	const world = makeWorld();
 	world.tree.join("alice");

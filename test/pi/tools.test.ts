@@ -144,6 +144,21 @@ describe("xfer_to", () => {
 		expect(world.state("alice", id)).toBe("answered");
 	});
 
+	test("with re to what nobody could have sent makes nothing, and says that nobody would read it", async () => {
+		const { world, pi } = await withBob();
+		const id = world.drop("alice", "1.strange", '---\nfrom: "../../escape"\nkind: question\n---\nAnswer me.');
+		await until(() => world.state("alice", id) === "read", "it to be read");
+		await pi.idle();
+		const before = fs.readdirSync(world.home).sort();
+		expect(await call(pi, "xfer_to", { re: "1.strange", text: "no" })).toMatchObject({
+			error: true,
+			text: expect.stringMatching(/no Node/),
+		});
+		expect(fs.readdirSync(world.home).sort()).toEqual(before);
+		expect(ls(world.root, "nodes")).toEqual(["alice", "bob"]);
+		expect(world.state("alice", id)).toBe("read");
+	});
+
 	test("works on the question itself: what is called while it is not yet marked read answers it all the same", async () => {
 		const { world, pi } = await withBob();
 		let asked = "";
