@@ -1,4 +1,5 @@
 import type { Command } from "./command.ts";
+import { adapter } from "./commands/adapter.ts";
 import { board } from "./commands/board.ts";
 import { completion } from "./commands/completion.ts";
 import { doctor } from "./commands/doctor.ts";
@@ -11,6 +12,7 @@ import { nodes } from "./commands/nodes.ts";
 import { read } from "./commands/read.ts";
 import { recall } from "./commands/recall.ts";
 import { reply } from "./commands/reply.ts";
+import { run } from "./commands/run.ts";
 import { send } from "./commands/send.ts";
 import { sent } from "./commands/sent.ts";
 import { watch } from "./commands/watch.ts";
@@ -25,6 +27,8 @@ export const commands: readonly Command[] = [
 	sent,
 	recall,
 	watch,
+	adapter,
+	run,
 	board,
 	nodes,
 	join,

@@ -18,6 +18,7 @@ import { collect } from "./gc.ts";
 import type { Handoff } from "./handoff.ts";
 import { Inbox } from "./inbox.ts";
 import { type Holder, LiveLock, lastRefresh, removeDeadLocks, whoIsLive } from "./lock.ts";
+import { logFiles } from "./log-file.ts";
 import { fold, isNodeName, nodeName, similar } from "./names.ts";
 import { createPresence, type Presence, presenceFiles, readPresence, timestamp, writePresence } from "./presence.ts";
 import { type Outcome, type Outgoing, send, threadOf } from "./send.ts";
@@ -176,7 +177,7 @@ export class Tree {
 			for (const message of ended) rmSync(maildir.file(message), { force: true });
 			for (const id of node.sent.ids()) if (node.sent.recipient(id) !== undefined) rmSync(`${path}/sent/${id}`, { force: true });
 			for (const name of ["cur", "sent"]) removePart(name);
-			for (const name of [...presenceFiles(path), ".gc"]) rmSync(`${path}/${name}`, { force: true });
+			for (const name of [...presenceFiles(path), ...logFiles(path), ".gc"]) rmSync(`${path}/${name}`, { force: true });
 			removePart("");
 		} catch (error) {
 			this.join(given); // what was removed of its parts is made again
@@ -234,7 +235,7 @@ export class Tree {
 
 /** What in a Node's directory a `leave` would not remove: one name of it, so that nothing is removed when not all can be. */
 function strangers(path: string, ended: ReadonlySet<string>, node: Node): string | undefined {
-	const parts = new Set(["tmp", "new", "cur", "sent", "live.lock", ".gc", ...presenceFiles(path)]);
+	const parts = new Set(["tmp", "new", "cur", "sent", "live.lock", ".gc", ...presenceFiles(path), ...logFiles(path)]);
 	const inCur = listNames(`${path}/cur`, true).find((name) => !ended.has(name));
 	const inSent = listNames(`${path}/sent`, true).find((name) => node.sent.recipient(name) === undefined);
 	const beside = listNames(path, true).find((name) => !parts.has(name));

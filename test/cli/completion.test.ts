@@ -15,6 +15,8 @@ const names = [
 	"sent",
 	"recall",
 	"watch",
+	"adapter",
+	"run",
 	"board",
 	"nodes",
 	"join",
