@@ -27,7 +27,6 @@ function overview(): Argv {
 		['xfer send alice "fix the flaky test"', "hand it off"],
 		["git diff | xfer send bob review this -", "text from a pipe"],
 		["xfer read", "the oldest one for me"],
-		["xfer watch @all", "all traffic in one pane"],
 	];
 	return listed(commands).usage(table(examples)).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
 }

@@ -1,13 +1,8 @@
-import type { AdapterEvent, AdapterOptions } from "../../lib/adapter.ts";
 import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import type { Program } from "../../lib/handler.ts";
 import { nodeName } from "../../lib/names.ts";
-import { openTree } from "../../lib/tree.ts";
-import { visibleLines } from "../../lib/visible.ts";
 import type { Command, Values } from "../command.ts";
-import { exit } from "../errors.ts";
-import { isTerminal, note, print, printJson, tellPolling } from "../output.ts";
 import { assertRunnable, programBehind } from "../program.ts";
 
 const standard = { attempts: 5, concurrency: 1, limit: "10m" };
@@ -61,7 +56,11 @@ export const adapter: Command = {
 			limit: parseDuration(typeof values.limit === "string" ? values.limit : standard.limit, "--limit"),
 		};
 		if (limits.limit === 0) throw new XferError("EINPUT", "--limit 0 leaves no time to run", "such as --limit 2h");
-		if (values["print-unit"]) return await printUnit(name, limits.limit, session.tree.context.root);
+		const { printUnit, runDaemon } = await (await import("#adapter")).daemon();
+		if (values["print-unit"]) {
+			printUnit(name, limits.limit, session.tree.context.root);
+			return undefined;
+		}
 		const options = {
 			...limits,
 			program,
@@ -69,97 +68,10 @@ export const adapter: Command = {
 			reply: values.reply === true,
 			once: values.once === true,
 		};
-		return await runDaemon(name, options, session.json);
+		await runDaemon(name, options, session.json);
+		return undefined;
 	},
 };
-
-async function runDaemon(
-	name: string,
-	options: Omit<AdapterOptions, "cwd" | "stop" | "kill" | "onPolling" | "onOutput" | "onEvent">,
-	json: boolean,
-): Promise<number> {
-	const { runAdapter } = await import("../../lib/adapter.ts");
-	// A daemon is an instance of its own, also when an agent starts it, and not bound to what that works on.
-	const tree = openTree({ env: { ...process.env, XFER_INSTANCE: undefined, XFER_HOPS: undefined } });
-	const stop = new AbortController();
-	const kill = new AbortController();
-	const onSignal = () => {
-		if (stop.signal.aborted) kill.abort();
-		else note(`xfer: ${name} ends when what runs has ended; a second signal ends that`);
-		stop.abort();
-	};
-	for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, onSignal);
-	const onEvent = (event: AdapterEvent) => {
-		if (json) quietly(() => printJson("xfer.adapter/1", documentOf(name, event)));
-		else note(`xfer: ${event.text}`);
-	};
-	const onOutput = (fd: 1 | 2, chunk: Buffer) => {
-		const to = json ? 2 : fd; // standard output is for the documents then
-		quietly(() => print(isTerminal() ? visibleLines(chunk.toString("utf8")) : chunk, to));
-	};
-	try {
-		await runAdapter(tree, name, {
-			...options,
-			cwd: workingDirectory(),
-			stop: stop.signal,
-			kill: kill.signal,
-			onPolling: tellPolling,
-			onOutput,
-			onEvent,
-		});
-	} catch (error) {
-		if (!stop.signal.aborted || error !== stop.signal.reason) throw error;
-	}
-	return exit.done;
-}
-
-/** Nobody may look at what a daemon prints any more: no reason to end. */
-function quietly(act: () => void): void {
-	try {
-		act();
-	} catch {
-		// see above; adapter.log has it
-	}
-}
-
-function documentOf(node: string, { what, text, handoff, attempt, ended }: AdapterEvent): object {
-	const { id, from, kind, subject } = handoff ?? {};
-	const { how, code, signal, duration } = ended ?? {};
-	return {
-		node,
-		event: what,
-		text,
-		id,
-		from,
-		kind,
-		subject,
-		attempt,
-		how,
-		code,
-		signal,
-		ms: duration === undefined ? undefined : Math.round(duration),
-	};
-}
-
-async function printUnit(name: string, limit: number, root: string): Promise<number> {
-	const { systemdUnit, launchdPlist } = await import("../../lib/unit.ts");
-	const cwd = workingDirectory();
-	if (cwd === undefined) throw new XferError("EINPUT", "the working directory is gone", "cd to where the command is to run");
-	const args = process.argv.slice(2);
-	const end = args.includes("--") ? args.indexOf("--") : args.length;
-	const own = args.filter((word, at) => at >= end || word !== "--print-unit");
-	const script = process.argv[1] ?? "";
-	const path = process.env.PATH;
-	const unit = {
-		node: name,
-		argv: [process.execPath, script, ...own],
-		cwd,
-		env: { XFER_HOME: root, ...(path && { PATH: path }) },
-		stop: Math.ceil(limit / 1000) + 10,
-	};
-	print(process.platform === "darwin" ? launchdPlist(unit) : systemdUnit(unit));
-	return exit.done;
-}
 
 function count(value: Values[string], flag: string, standard: number, most: number): number {
 	if (value === undefined) return standard;
@@ -172,12 +84,4 @@ function count(value: Values[string], flag: string, standard: number, most: numb
 /** What a command is called: the last part of its first word. */
 function nameOf(command: string): string {
 	return command.trim().split(/\s/)[0]?.split("/").at(-1) ?? "";
-}
-
-function workingDirectory(): string | undefined {
-	try {
-		return process.cwd();
-	} catch {
-		return undefined; // it was removed under us
-	}
 }

@@ -36,7 +36,7 @@ export const run: Command = {
 			throw new XferError("EINPUT", `no priority "${values.priority}"`, `one of ${priorities.join(", ")}`);
 		const { tree, me } = session;
 		for (const name of to) tree.node(name); // who can't be told is said before it runs, not hours later
-		const { describeRun, newLog, runCommand } = await import("../../lib/run.ts");
+		const { describeRun, newLog, runCommand } = await (await import("#adapter")).run();
 		const log = newLog(tree.context);
 		const atTerminal = process.getBuiltinModule("node:tty").isatty(0);
 		const result = await runCommand({

@@ -6,7 +6,24 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { openTree } from "../../lib/index.ts";
 import { cli, ls, project, type Result, run, tempTree } from "../helpers.ts";
 
-const names = ["send", "reply", "inbox", "read", "mark", "sent", "recall", "watch", "nodes", "join", "leave", "gc", "doctor", "completion"];
+const names = [
+	"send",
+	"reply",
+	"inbox",
+	"read",
+	"mark",
+	"sent",
+	"recall",
+	"watch",
+	"adapter",
+	"run",
+	"nodes",
+	"join",
+	"leave",
+	"gc",
+	"doctor",
+	"completion",
+];
 
 function make(...nodes: string[]) {
 	const { root, home, env } = tempTree();
