@@ -7,7 +7,7 @@ groups=' '
 while read -r sign group; do
 	case $sign in
 	+) groups="$groups$group " ;;
-	-) groups="\${groups%% $group *} \${groups#* $group }" ;;
+	-) case $groups in *" $group "*) groups="\${groups%% $group *} \${groups#* $group }" ;; esac ;;
 	esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done

@@ -106,6 +106,7 @@ test(`of ${count} Handoffs each is handled, those of a sender in order, each fai
 		if (!failed) expect(succeeded.get(id)?.length).toBeGreaterThan(0);
 		if ((succeeded.get(id)?.length ?? 0) > 1) twice++;
 	}
+	console.log("TWICE", twice, "RETRIED", [...began.values()].filter((t) => t.length > 1).length);
 	// Done, and not marked yet when the daemon was killed: only what was in hand then.
 	expect(twice).toBeLessThanOrEqual(kills * 8);
 	const order = new Map<string, string[]>();
