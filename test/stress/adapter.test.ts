@@ -39,6 +39,17 @@ function draw(): string {
 	return `${some} ${Math.random() < 0.5 ? "later" : "crash"} ${Math.random() < 0.5 ? "later" : "hang"}`;
 }
 
+/** The processes that work for a tree. */
+function processesOf(root: string): string[] {
+	return fs.readdirSync("/proc").filter((pid) => {
+		try {
+			return /^\d+$/.test(pid) && fs.readFileSync(`/proc/${pid}/environ`, "utf8").includes(`XFER_HOME=${root}\0`);
+		} catch {
+			return false; // it has ended
+		}
+	});
+}
+
 test(`of ${count} Handoffs each is handled, those of a sender in order, each failure is reported once, whatever handlers do and though the daemon is killed ${kills} times`, {
 	timeout: 900_000,
 }, async () => {
@@ -106,7 +117,6 @@ test(`of ${count} Handoffs each is handled, those of a sender in order, each fai
 		if (!failed) expect(succeeded.get(id)?.length).toBeGreaterThan(0);
 		if ((succeeded.get(id)?.length ?? 0) > 1) twice++;
 	}
-	console.log("TWICE", twice, "RETRIED", [...began.values()].filter((t) => t.length > 1).length);
 	// Done, and not marked yet when the daemon was killed: only what was in hand then.
 	expect(twice).toBeLessThanOrEqual(kills * 8);
 	const order = new Map<string, string[]>();
@@ -118,5 +128,6 @@ test(`of ${count} Handoffs each is handled, those of a sender in order, each fai
 		order.set(sender.get(id) as string, ids);
 	}
 	for (const from of senders) expect(order.get(from)).toEqual(sent.filter((one) => one.from === from).map(({ id }) => id));
+	await until(() => processesOf(root).length === 0, "the end of all handlers", 20_000);
 	for (const name of ["tmp", "live.lock"]) expect(ls(root, "nodes/ci", name)).toEqual([]);
 });
