@@ -134,6 +134,8 @@ export async function runHandler(options: HandlerOptions): Promise<Ended> {
 	const result = await exit;
 	clearTimeout(timer);
 	options.signal.removeEventListener("abort", abort);
+	// A crash ends all of it: what is left would work beside the next try.
+	if (!(result instanceof Error) && result.signal !== null) ending ??= endGroup(pid);
 	await ending;
 	options.guardian.remove(pid);
 	await within(closed, lingering);

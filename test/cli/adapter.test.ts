@@ -282,14 +282,17 @@ describe("--reply", () => {
 		expect(itself).toMatch(/from: ci\n(.+\n)*hops: "1"\n(.+\n)*---\nown answer$/);
 	});
 
-	test("answers once, though the daemon that answered was killed before it marked", async () => {
+	test("answers once, though the daemon that answered was killed before it marked; what a handler told of its progress is no answer", async () => {
 		const { tree, send, once, lines, states, reports } = make();
-		const id = send("work");
-		tree.send({ from: "ci", to: ["bob"], kind: "report", body: "the answer", re: id });
-		tree.node("ci").inbox.take()?.release(); // it was in hand once
-		expect((await once("--reply", "--on-handoff", `${say("ran")}; echo again`)).code).toBe(0);
-		expect({ lines: lines(), states: states() }).toEqual({ lines: [], states: [",A=1:2,RS"] });
-		expect(reports().length).toBe(1);
+		const told = { work: "done: work", unfinished: "half way" };
+		for (const [subject, words] of Object.entries(told)) {
+			tree.send({ from: "ci", to: ["bob"], kind: "report", subject: words, body: "x", re: send(subject) });
+			const { maildir } = tree.node("ci").inbox;
+			for (const message of maildir.list("new", (name) => !name.includes(",A="))) maildir.release(maildir.take(message) ?? message); // in hand once
+		}
+		expect((await once("--reply", "--on-handoff", `${say("$XFER_SUBJECT")}; echo again`)).code).toBe(0);
+		expect({ lines: lines(), states: states() }).toEqual({ lines: ["unfinished"], states: [",A=1:2,RS", ",A=1:2,RS"] });
+		expect(reports().length).toBe(3);
 	});
 });
 
