@@ -37,6 +37,6 @@ export function joins(handoff: Facts & Pick<Handoff, "date">, moment: Moment, no
 /** The senders of more than `mostPerMinute` of these in the last minute. */
 export function floods(handoffs: readonly Pick<Handoff, "from" | "date">[], now: number): Set<string> {
 	const counts = new Map<string, number>();
-	for (const { from, date } of handoffs) if (now - date < 60_000) counts.set(from, (counts.get(from) ?? 0) + 1);
+	for (const { from, date } of handoffs) if (Math.abs(now - date) < 60_000) counts.set(from, (counts.get(from) ?? 0) + 1);
 	return new Set([...counts].flatMap(([from, count]) => (count > mostPerMinute ? [from] : [])));
 }
