@@ -355,6 +355,20 @@ describe("the daemon", () => {
 		expect(lines()).toEqual(["begin 1", "again 2"]);
 	});
 
+	test("whose name was taken from it ends what runs, marks nothing, and exits with 5", async () => {
+		const { root, file, send, daemon, lines } = make();
+		const id = send("one");
+		const { ended, err } = daemon("--on-handoff", `echo $$ >pid; ${say("begin")}; exec sleep 1000`);
+		await until(() => lines().length === 1, "the handler");
+		const before = ls(root, "nodes/ci/cur");
+		fs.rmSync(path.join(root, "nodes/ci/live.lock", ls(root, "nodes/ci/live.lock")[0] as string)); // as who takes over a stale one does
+		expect(await ended).toBe(5);
+		expect(err()).toContain("the live lock was lost");
+		expect(isThere(Number(fs.readFileSync(file("pid"), "utf8")))).toBe(false);
+		expect(ls(root, "nodes/ci/cur")).toEqual(before);
+		expect(before).toEqual([expect.stringContaining(`${id},L=`)]);
+	});
+
 	test("renews the leases of what takes longer", async () => {
 		const { root, file, send, daemon, lines, states } = make({ XFER_LEASE: "1" });
 		send("one");
