@@ -4,6 +4,7 @@ import { board } from "./commands/board.ts";
 import { completion } from "./commands/completion.ts";
 import { doctor } from "./commands/doctor.ts";
 import { gc } from "./commands/gc.ts";
+import { hook } from "./commands/hook.ts";
 import { inbox } from "./commands/inbox.ts";
 import { join } from "./commands/join.ts";
 import { leave } from "./commands/leave.ts";
@@ -15,6 +16,7 @@ import { reply } from "./commands/reply.ts";
 import { run } from "./commands/run.ts";
 import { send } from "./commands/send.ts";
 import { sent } from "./commands/sent.ts";
+import { setup } from "./commands/setup.ts";
 import { watch } from "./commands/watch.ts";
 
 /** Every command, in the order of the help. */
@@ -35,5 +37,7 @@ export const commands: readonly Command[] = [
 	leave,
 	gc,
 	doctor,
+	setup,
+	hook,
 	completion,
 ];

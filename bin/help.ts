@@ -28,7 +28,9 @@ function overview(): Argv {
 		["git diff | xfer send bob review this -", "text from a pipe"],
 		["xfer read", "the oldest one for me"],
 	];
-	return listed(commands).usage(table(examples)).epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m where it waits.");
+	return listed(commands)
+		.usage(table(examples))
+		.epilogue("Everywhere: --as NAME, --json, --help; --timeout 10m. Agents: xfer help agents.");
 }
 
 /** Commands with a line for each. */

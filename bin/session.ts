@@ -1,6 +1,7 @@
 import { userInfo } from "node:os";
 import { XferError } from "../lib/errors.ts";
-import { nodeName, slug } from "../lib/names.ts";
+import { instanceAbove } from "../lib/lock.ts";
+import { fold, isNodeName, nodeName, slug } from "../lib/names.ts";
 import { type Node, openTree, type Tree } from "../lib/tree.ts";
 import type { Values } from "./command.ts";
 
@@ -24,7 +25,9 @@ export interface Session {
 }
 
 export function openSession(values: Values): Session {
-	const tree = openTree();
+	const given = openTree();
+	const above = startedBy(given, values.as ?? process.env.XFER_NODE);
+	const tree = above ? openTree({ instance: above }) : given;
 	let me: string | undefined;
 	return {
 		tree,
@@ -35,7 +38,7 @@ export function openSession(values: Values): Session {
 		},
 		asMe: typeof values.as === "string" ? ` --as ${nodeName(values.as)}` : "",
 		json: values.json === true,
-		instance: process.env.XFER_INSTANCE === tree.context.instance ? tree.context.instance : undefined,
+		instance: above ?? (process.env.XFER_INSTANCE === tree.context.instance ? tree.context.instance : undefined),
 		author() {
 			return tree.has(this.me) ? tree.node(this.me).name : this.me;
 		},
@@ -43,6 +46,16 @@ export function openSession(values: Values): Session {
 			return tree.node(this.me);
 		},
 	};
+}
+
+/** The instance that is live as a Node and that we descend from, though nobody handed it down: its host keeps variables to itself. */
+function startedBy(tree: Tree, name: Values[string]): string | undefined {
+	if (typeof name !== "string" || !isNodeName(fold(name)) || !tree.has(name)) return undefined;
+	try {
+		return instanceAbove(tree.context, tree.node(name).directory);
+	} catch {
+		return undefined; // what can't be looked at is somebody else's to explain
+	}
 }
 
 function whoAmI(as: Values[string]): string {

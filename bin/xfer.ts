@@ -5,6 +5,7 @@ import { type Command, common, lastWord, type Option, type Values } from "./comm
 import { home } from "./commands/home.ts";
 import { commands } from "./commands.ts";
 import { report } from "./errors.ts";
+import { print } from "./output.ts";
 import { openSession } from "./session.ts";
 
 /** What people type for a flag of ours that has another name. */
@@ -25,6 +26,10 @@ const plain = new Set(["to", "m", "message", "body", "text", "file"]);
 async function main(given: readonly string[]): Promise<number> {
 	const argv = commandFirst(given, commands);
 	const asked = argv[0] === "help" || (argv[0] === "board" && argv[1] === "help");
+	if (argv[0] === "help" && argv[1] === "agents") {
+		print((await import("./agents.ts")).agents);
+		return 0;
+	}
 	const named = asked ? argv.filter((word) => word !== "help") : argv;
 	const [name = ""] = named;
 	const { command, args } = choose(named);

@@ -7,13 +7,18 @@ import type { Presence } from "./presence.ts";
 import type { Live, Tree } from "./tree.ts";
 
 /** Most Nodes of one name that get a suffix. */
-const mostSuffixes = 99;
+export const mostSuffixes = 99;
 
 /** A name for who runs in a directory: that of its repository, else its own; never the login name, which is the person's (protocol 3). */
 export function derivedName(cwd: string, agent: string): string {
-	const name = slug(basename(topLevel(cwd)));
+	const name = projectName(cwd);
 	if (!name) return agent;
 	return name === login() ? `${name}-${agent}` : name;
+}
+
+/** What the project that a directory is in is called, as a name; undefined when nothing is left of it. */
+export function projectName(cwd: string): string | undefined {
+	return slug(basename(projectDirectory(cwd)));
 }
 
 /** The name of the Node that a session had, if somebody else is not there now. */
@@ -42,8 +47,7 @@ export async function goLiveAs(tree: Tree, name: string, presence: Presence, sig
  */
 export async function goLiveNear(tree: Tree, name: string, presence: Presence, signal?: AbortSignal): Promise<Live> {
 	for (let count = 1; count <= mostSuffixes; count++) {
-		const suffix = count === 1 ? "" : `-${count}`;
-		const wanted = `${name.slice(0, 63 - suffix.length)}${suffix}`;
+		const wanted = suffixed(name, count);
 		if (tree.has(wanted) && !isFree(tree, wanted, presence.cwd)) continue;
 		try {
 			return await tree.join(wanted, { derived: "true" }).goLive(presence, signal);
@@ -54,6 +58,12 @@ export async function goLiveNear(tree: Tree, name: string, presence: Presence, s
 	throw new XferError("EHELD", `${name} and its like are all live, or of other directories`, "give a name of its own");
 }
 
+/** The name, `NAME-2`, `NAME-3`, …: cut so that it stays a name. */
+export function suffixed(name: string, count: number): string {
+	const suffix = count === 1 ? "" : `-${count}`;
+	return `${name.slice(0, 63 - suffix.length)}${suffix}`;
+}
+
 function isFree(tree: Tree, name: string, cwd: string | undefined): boolean {
 	const node = tree.node(name);
 	if (node.name !== name) return false; // another name of a Node
@@ -62,7 +72,7 @@ function isFree(tree: Tree, name: string, cwd: string | undefined): boolean {
 }
 
 /** The directory of the repository that a directory is in, else that directory. */
-function topLevel(cwd: string): string {
+export function projectDirectory(cwd: string): string {
 	for (let at = cwd; ; at = dirname(at)) {
 		if (existsSync(`${at}/.git`)) return at;
 		if (at === dirname(at)) return cwd;

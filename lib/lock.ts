@@ -2,6 +2,7 @@ import { closeSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, rmdi
 import type { Context } from "./context.ts";
 import { errno, XferError } from "./errors.ts";
 import { isFile, listNames, readBeginning } from "./files.ts";
+import { ancestors } from "./processes.ts";
 
 /** Who holds a Node's live lock, as its file says. */
 export interface Holder {
@@ -31,6 +32,16 @@ export function whoIsLive(context: Context, node: string): Holder | undefined {
 		if (!first || stat.birthtimeMs < first.born) first = { holder, born: stat.birthtimeMs };
 	}
 	return first?.holder;
+}
+
+/** The instance that holds the live lock as a process that this one descends from: what it started may act as it (protocol 3). */
+export function instanceAbove(context: Context, node: string): string | undefined {
+	if (context.pidNamespace === "-") return undefined; // a pid says nothing
+	const holders = listNames(`${node}/live.lock`).map((instance) => readHolder(`${node}/live.lock/${instance}`, instance));
+	const here = holders.filter((holder) => holder?.host === context.host && holder.pidNamespace === context.pidNamespace);
+	if (here.length === 0) return undefined;
+	const above = new Set(Array.from(ancestors(), ({ pid }) => pid));
+	return here.find((holder) => holder && above.has(holder.pid))?.instance;
 }
 
 /** When a Node's live lock was refreshed last, unix ms by the filesystem's clock. */
@@ -95,16 +106,17 @@ export class LiveLock {
 
 	/**
 	 * Acquires the live lock of the Node in this directory. Takes a few ms; up to about `lock.stale` when the one who holds it seems to be gone but can't be known to be dead.
+	 * @param pid the process that is there: the lock is dead when it is
 	 * @throws {XferError} EHELD when another instance holds it · the signal's reason · the system's error
 	 */
-	static async acquire(context: Context, node: string, signal?: AbortSignal): Promise<LiveLock> {
+	static async acquire(context: Context, node: string, signal?: AbortSignal, pid = process.pid): Promise<LiveLock> {
 		const directory = `${node}/live.lock`;
 		const file = `${directory}/${context.instance}`;
 		const seen = new Map<string, { mtime: number; since: number }>();
 		const { setTimeout: sleep } = await import("node:timers/promises"); // only here: a command that sends does not need it
 		for (let tries = 0; ; tries++) {
 			signal?.throwIfAborted();
-			const rival = contend(context, directory, file, seen);
+			const rival = contend(context, directory, file, pid, seen);
 			if (rival === undefined) return new LiveLock(context, node);
 			// One that was there before and is fresh is a holder. One that has missed a refresh is watched until it makes up for it, or is stale.
 			const late = rival !== "retry" && (rival.age >= 2 * context.lock.refresh || isAhead(context, rival.age));
@@ -126,6 +138,7 @@ function contend(
 	context: Context,
 	directory: string,
 	file: string,
+	pid: number,
 	seen: Map<string, { mtime: number; since: number }>,
 ): Rival | "retry" | undefined {
 	try {
@@ -134,7 +147,7 @@ function contend(
 		if (errno(error) !== "EEXIST") throw error;
 	}
 	try {
-		writeFileSync(file, `${context.host} ${context.pidNamespace} ${process.pid}\n`, { flag: "wx", mode: 0o600 });
+		writeFileSync(file, `${context.host} ${context.pidNamespace} ${pid}\n`, { flag: "wx", mode: 0o600 });
 	} catch (error) {
 		if (errno(error) === "ENOENT") return "retry"; // a holder that left took the directory with it
 		const former = errno(error) === "EEXIST" ? readHolder(file, context.instance) : undefined;

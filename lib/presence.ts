@@ -1,7 +1,7 @@
 import { lstatSync, rmSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { errno } from "./errors.ts";
-import { listNames, OpenFile, writeNew } from "./files.ts";
+import { listNames, move, OpenFile, writeNew } from "./files.ts";
 import { formatHeader, headerLimit, parseHeader } from "./handoff.ts";
 
 /** What a Node says of itself in `node.md` (protocol 8): each key may be missing, and none is proved. */
@@ -90,6 +90,18 @@ export async function writePresence(directory: string, presence: Presence): Prom
 	// write-file-atomic replaces what a symlink points to; nobody's file outside of the tree is ours to write.
 	if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) rmSync(file, { force: true });
 	await writeFileAtomic(file, formatPresence(presence), { mode: 0o600, fsync: false });
+}
+
+/**
+ * As `writePresence`, for a process that lives for a few ms: what that one stands on takes longer to load than all else that a hook does.
+ * @param instance whose file in `tmp/` it is until then
+ * @throws the system's error
+ */
+export function replacePresence(directory: string, presence: Presence, instance: string): void {
+	const temporary = `${directory}/tmp/.node-${instance}-${process.pid}`;
+	rmSync(temporary, { force: true });
+	writeNew(temporary, Buffer.from(formatPresence(presence)), false);
+	move(temporary, `${directory}/node.md`);
 }
 
 /** The first presence of a Node that is just being made: what is there already stays. */

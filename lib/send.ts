@@ -1,3 +1,4 @@
+import { numberOn, slip } from "./desk.ts";
 import { XferError } from "./errors.ts";
 import { compare, idAbove, idMaker } from "./filename.ts";
 import { formatHeader, type Handoff, headerLimit, type Kind, type Priority } from "./handoff.ts";
@@ -80,7 +81,7 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 	const to = found.map(([name]) => name);
 	// What is sent again under its id must be the same bytes, whenever and by whichever process.
 	const again = outgoing.id !== undefined;
-	const hops = Math.max(outgoing.hops ?? 0, context.hops);
+	const hops = Math.max(outgoing.hops ?? 0, context.hops, hopsOfWork(tree, sender));
 	const header = Buffer.from(
 		formatHeader([
 			["from", sender],
@@ -126,6 +127,14 @@ export function send(tree: Tree, outgoing: Outgoing): Outcome[] {
 			return { to: name, error: error instanceof Error ? error : new Error(String(error)) };
 		}
 	});
+}
+
+/** Hops that what a live agent sends carries, when its hooks have noted what it works on: by whatever way it sends (protocol 15). */
+function hopsOfWork(tree: Tree, sender: string): number {
+	if (!tree.has(sender)) return 0;
+	const { directory } = tree.node(sender);
+	const text = slip(directory, "hops");
+	return text !== undefined && tree.node(sender).live() ? numberOn(directory, "hops") + 1 : 0;
 }
 
 function deliver(

@@ -178,6 +178,7 @@ export class Tree {
 			for (const id of node.sent.ids()) if (node.sent.recipient(id) !== undefined) rmSync(`${path}/sent/${id}`, { force: true });
 			for (const name of ["cur", "sent"]) removePart(name);
 			for (const name of [...presenceFiles(path), ...logFiles(path), ".gc"]) rmSync(`${path}/${name}`, { force: true });
+			rmSync(`${path}/.hook`, { recursive: true, force: true });
 			removePart("");
 		} catch (error) {
 			this.join(given); // what was removed of its parts is made again
@@ -235,7 +236,7 @@ export class Tree {
 
 /** What in a Node's directory a `leave` would not remove: one name of it, so that nothing is removed when not all can be. */
 function strangers(path: string, ended: ReadonlySet<string>, node: Node): string | undefined {
-	const parts = new Set(["tmp", "new", "cur", "sent", "live.lock", ".gc", ...presenceFiles(path), ...logFiles(path)]);
+	const parts = new Set(["tmp", "new", "cur", "sent", "live.lock", ".gc", ".hook", ...presenceFiles(path), ...logFiles(path)]);
 	const inCur = listNames(`${path}/cur`, true).find((name) => !ended.has(name));
 	const inSent = listNames(`${path}/sent`, true).find((name) => node.sent.recipient(name) === undefined);
 	const beside = listNames(path, true).find((name) => !parts.has(name));
@@ -315,12 +316,13 @@ export class Node {
 	/**
 	 * Is there: holds the live lock, returns what the former instance had in hand, and publishes presence.
 	 * The process may end without `end`; then the name is free at once on this host, and soon elsewhere.
+	 * It is this process that is there, or the one whose `pid` the presence has: that one, or who acts for it, refreshes the lock then.
 	 * @throws {XferError} EHELD when another instance is live on this Node
 	 */
 	async goLive(presence: Presence = {}, signal?: AbortSignal): Promise<Live> {
 		const { context } = this.#tree;
 		this.#tree.join(this.name); // also when somebody else makes it leave just now
-		const lock = await LiveLock.acquire(context, this.directory, signal);
+		const lock = await LiveLock.acquire(context, this.directory, signal, presence.pid === undefined ? undefined : Number(presence.pid));
 		try {
 			const before = this.presence();
 			this.inbox.returnLeases(before.instance === context.instance ? undefined : before.instance);

@@ -23,6 +23,7 @@ const names = [
 	"leave",
 	"gc",
 	"doctor",
+	"setup",
 	"completion",
 ];
 

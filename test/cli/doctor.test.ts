@@ -312,3 +312,16 @@ describe("of files", () => {
 		expect(fs.readdirSync(home)).toEqual(["a.md"]);
 	});
 });
+
+test("of a host's hooks: whether they are configured, and when one was run last", async () => {
+	const { env, root, xfer, findings } = make();
+	const cwd = env.HOME as string;
+	const of = async () => (await run([...cli, "doctor"], { env, cwd })).out.split("\n").filter((line) => /hooks/.test(line));
+	expect(await of()).toEqual([]);
+	expect((await xfer("setup", "codex")).code).toBe(0);
+	expect((await of())[0]).toMatch(/^bad hooks of codex: configured in \S+\/\.codex\/hooks\.json, never run$/);
+	expect(await findings()).toMatchObject([{ code: "hooks", cure: expect.stringContaining("/hooks") }]);
+	await run([...cli, "hook", "codex", "SessionStart"], { env, cwd, input: JSON.stringify({ session_id: "s", cwd }) });
+	expect((await of())[0]).toMatch(/^ok hooks of codex: .*, last run \d+ s ago$/);
+	fs.rmSync(`${root}/nodes/codex-${cwd.split("/").pop()?.toLowerCase()}/live.lock`, { recursive: true, force: true }); // its holder ends
+});
