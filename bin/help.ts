@@ -26,7 +26,6 @@ function overview(): Argv {
 	const examples: Command["examples"] = [
 		['xfer send alice "fix the flaky test"', "hand it off"],
 		["git diff | xfer send bob review this -", "text from a pipe"],
-		["xfer read", "the oldest one for me"],
 	];
 	return listed(commands)
 		.usage(table(examples))

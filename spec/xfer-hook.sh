@@ -7,7 +7,7 @@
 # becomes HOST-PROJECT, holds its live lock while the host lives, and is the same Node at each hook of the session. It can't wait for mail
 # while nothing runs, gives no digest, and says little of what goes on. It ends with 0, or with 2 at a stop, as claude and codex have it.
 #
-# shellcheck disable=SC1091,SC2015,SC2016,SC2154
+# shellcheck disable=SC1091,SC2015,SC2016,SC2018,SC2019,SC2154,SC2181
 # As in xfer.sh: A && B || C is meant as it stands, quotes hold text for others, and variables that begin with _ are xfer.sh's.
 
 here=$(cd "$(dirname "$0")" 2>/dev/null && pwd) || exit 0
@@ -16,7 +16,7 @@ root=${XFER_HOME:-${HOME:-}/.xfer} host=${1:-} event=${2:-} name=''
 [ "${3:-}" != --name ] || name=${4:-}
 
 # Who called us: the nearest process above us that is no shell. Where there is no /proc it is our parent.
-caller() {
+xfer_caller() {
 	_at=$PPID
 	while [ "$_at" -gt 1 ] && { read -r _stat <"/proc/$_at/stat"; } 2>/dev/null; do
 		case $_stat in
@@ -58,7 +58,7 @@ esac
 # One read: a host may leave it open. The first session_id that is a key; in a text its quotes would have backslashes.
 session=$(dd bs=65536 count=1 2>/dev/null | tr -d '\000\n' | awk '{ if (match($0, /"session_id"[ \t]*:[ \t]*"[A-Za-z0-9._-]+"/)) { s = substr($0, RSTART, RLENGTH); sub(/"$/, "", s); sub(/.*"/, "", s); print s } }')
 [ -n "$session" ] || silent
-pid=$(caller)
+pid=$(xfer_caller)
 
 # The Node that this session is: name in $me, instance in $XFER_INSTANCE. 1: none, or nobody holds its lock for this process.
 find_me() {

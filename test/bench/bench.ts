@@ -60,6 +60,23 @@ const benches: Record<string, () => void | Promise<void>> = {
 		rows.push(["`xfer send alice hello`, whole process ÷ `node -e 0`", "≤ 1.5", times(ours / empty)]);
 	},
 
+	hook() {
+		freshTree();
+		const hook = (event: string) => () => {
+			const input = JSON.stringify({ session_id: "s", cwd: base, hook_event_name: event, prompt: "x" });
+			const { status, stdout } = spawnSync(process.execPath, [cli, "hook", "claude", event], { env, cwd: base, input });
+			if (status !== 0 || (event !== "SessionStart" && stdout.length > 0)) throw new Error(`${event}: ${status} ${stdout}`);
+		};
+		hook("SessionStart")();
+		const { empty, turn, stop } = best({ empty: node("-e", "0"), turn: hook("UserPromptSubmit"), stop: hook("Stop") }, 30);
+		hook("SessionEnd")();
+		rows.push([
+			"`xfer hook` at a turn's start / at the stop, nothing waits ÷ `node -e 0`",
+			"≤ 1.5",
+			`${times(turn / empty)} / ${times(stop / empty)}`,
+		]);
+	},
+
 	inbox() {
 		fill(freshTree(), 10_000);
 		const inbox = path.join(env.XFER_HOME, "nodes/alice");
