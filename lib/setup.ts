@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
 	accessSync,
 	constants,
@@ -216,7 +215,8 @@ function backupOf(file: string): { file: string; ours: string } | undefined {
 }
 
 function hash(text: string): string {
-	return createHash("sha256").update(text).digest("hex").slice(0, 16);
+	// Loaded here: every command that may come to this module would wait for it.
+	return process.getBuiltinModule("node:crypto").createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 
 function replace(file: string, text: string, mode: number): void {
