@@ -1,4 +1,5 @@
 /** What arrives in the Inbox of a pi: when it joins the session, as what text, and that nothing is lost or shown twice. */
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -225,10 +226,11 @@ test("what can't be read, or is no file, stays where it is and hides nothing", a
 	fs.mkdirSync(path.join(directory, "new/1.directory"));
 	fs.symlinkSync("/etc/passwd", path.join(directory, "new/2.link"));
 	fs.writeFileSync(path.join(directory, "new/3.empty"), "");
+	execFileSync("mkfifo", [path.join(directory, "new/4.fifo")]); // a read of it would wait for ever
 	const id = world.send("alice", "after all of them");
 	const pi = await readAll(world, [id]);
 	expect(pi.model.requests.some((request) => times(request, "after all of them"))).toBe(true);
-	expect(ls(directory, "new")).toEqual(expect.arrayContaining(["1.directory", "2.link"]));
+	expect(ls(directory, "new")).toEqual(expect.arrayContaining(["1.directory", "2.link", "4.fifo"]));
 	expect(JSON.stringify(pi.model.requests)).not.toContain("root:x:0");
 });
 

@@ -3,7 +3,22 @@ import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { project, run, until } from "../helpers.ts";
-import { atEnd, gate, makeAgent, makeWorld, type Pi, piCli, type Request, runPi, startPi, times, type World } from "./pi.ts";
+import {
+	type Agent,
+	atEnd,
+	extension,
+	gate,
+	makeAgent,
+	makeWorld,
+	type Pi,
+	type PiOptions,
+	piCli,
+	type Request,
+	runPi,
+	startPi,
+	times,
+	type World,
+} from "./pi.ts";
 
 /** Holds the model's answer to this prompt until the gate opens; everything else is answered at once. */
 function think(world: World, pi: Pi, prompt = "think") {
@@ -165,6 +180,28 @@ describe("another session in the same process", () => {
 		await until(() => world.state("alice", marker) === "read", "the marker");
 		await pi.idle();
 		expect(await idsIn(pi)).toEqual([marker]);
+	});
+
+	test("again and again leaves nothing open behind it", async () => {
+		const world = makeWorld();
+		const pi = await startPi(world, { node: "alice", before: [reloader(world)] });
+		const watchers = () =>
+			fs.readdirSync(`/proc/${pi.pid}/fdinfo`).flatMap((fd) => {
+				try {
+					return fs.readFileSync(`/proc/${pi.pid}/fdinfo/${fd}`, "utf8").match(/^inotify/gm) ?? [];
+				} catch {
+					return []; // closed meanwhile
+				}
+			}).length;
+		const before = await until(watchers, "it to watch its Inbox");
+		for (let n = 0; n < 15; n++) {
+			await pi.send({ type: "new_session" });
+			await pi.prompt("/again");
+		}
+		const id = world.send("alice", "after all of them");
+		await until(() => world.state("alice", id) === "read", "it to be read");
+		expect(watchers()).toBeLessThanOrEqual(before + 1);
+		expect(fs.readdirSync(path.join(world.root, "nodes/alice/live.lock"))).toHaveLength(1);
 	});
 
 	test("/reload: the Node stays, and mail goes on", async () => {
@@ -569,6 +606,23 @@ describe("pi -p", () => {
 		expect(err).not.toMatch(/^\s+at /m);
 	});
 
+	test("ends as soon as it does without the extension", async () => {
+		const world = makeWorld();
+		const kinds: PiOptions[] = [{ bare: true }, {}, { node: "alice" }];
+		const agents = await Promise.all(kinds.map((options) => makeAgent(world, options)));
+		const least = kinds.map(() => Number.POSITIVE_INFINITY);
+		// The best of some, for the machine may be busy.
+		for (let round = 0; round < 5; round++) {
+			for (const [n, options] of kinds.entries()) {
+				const began = performance.now();
+				await runPi(world, "hello", { ...options, agent: agents[n] as Agent });
+				least[n] = Math.min(least[n] as number, performance.now() - began);
+			}
+		}
+		const [bare = 0, ...ours] = least;
+		for (const took of ours) expect(took - bare).toBeLessThan(500);
+	});
+
 	test("with a name that somebody holds: it says so, and the prompt is answered", async () => {
 		const world = makeWorld();
 		await startPi(world, { node: "alice" });
@@ -736,6 +790,16 @@ test("installed as a package it is there, and given by -e besides it is there on
 		expect(await idsIn(pi)).toEqual([id]);
 		await pi.stop();
 	}
+});
+
+test("pi --help names the flag, and makes nothing", async () => {
+	const world = makeWorld();
+	const agent = await makeAgent(world);
+	const env = { PATH: process.env.PATH, HOME: world.home, XFER_HOME: world.root, PI_CODING_AGENT_DIR: agent.directory, PI_OFFLINE: "1" };
+	const { code, out } = await run([process.execPath, piCli, "-e", extension, "--help"], { env, cwd: agent.cwd });
+	expect(code).toBe(0);
+	expect(out).toMatch(/--xfer/);
+	expect(fs.existsSync(world.root)).toBe(false);
 });
 
 test("without a session's file it reads its mail all the same", async () => {
