@@ -1,4 +1,4 @@
-import { hosts } from "../../lib/hosts/hosts.ts";
+import { hostNames } from "../../lib/hosts/names.ts";
 import type { Command } from "../command.ts";
 import { note } from "../output.ts";
 
@@ -10,7 +10,7 @@ export const hook: Command = {
 	examples: [["xfer hook claude SessionStart", "with the event on standard input, as the host gives it"]],
 	options: { name: { type: "string", value: "NAME", help: "the Node's name, else HOST-PROJECT" } },
 	words: [0, Number.POSITIVE_INFINITY],
-	completes: hosts.map(({ name }) => name),
+	completes: hostNames,
 	hidden: true,
 	run() {
 		note("xfer: hook comes first: xfer hook HOST EVENT");

@@ -196,6 +196,7 @@ describe("/xfer", () => {
 	test("offers its sub-commands, the Nodes that are live, and the Cards", async () => {
 		const { world, tui } = await open();
 		await startPi(world, { node: "carol" });
+		await until(() => world.isLive("carol"), "carol"); // what is offered is looked up as it is typed
 		tui.type("/xfer ");
 		expect(await tui.shows("inbox")).toMatch(/list +the Nodes/);
 		tui.type("car");

@@ -1,0 +1,78 @@
+import { realpathSync } from "node:fs";
+import { homedir } from "node:os";
+import { XferError } from "../../lib/errors.ts";
+import { shellWord } from "../../lib/filename.ts";
+import { hostOf } from "../../lib/hosts/hosts.ts";
+import { hostNames } from "../../lib/hosts/names.ts";
+import { projectDirectory } from "../../lib/identity.ts";
+import { nodeName } from "../../lib/names.ts";
+import { allowed, make, planRemoval, planSetup } from "../../lib/setup.ts";
+import { visible } from "../../lib/visible.ts";
+import type { Values } from "../command.ts";
+import { diff } from "../diff.ts";
+import { exit, report } from "../errors.ts";
+import { note, paint, print, readAnswer } from "../output.ts";
+import type { Session } from "../session.ts";
+
+/** Shows what changes in a host's files, and makes it. */
+export async function setup({ tree }: Session, [word = ""]: readonly string[], values: Values): Promise<number> {
+	const host = hostOf(word);
+	if (!host)
+		throw new XferError("EINPUT", `no host ${JSON.stringify(word)} here`, `one of ${hostNames.join(", ")}; any other: xfer adapter`);
+	const dry = values["dry-run"] === true;
+	const removing = values.remove === true;
+	const directory = projectDirectory(process.cwd());
+	const root = tree.context.root;
+	const place = { home: homedir(), project: values.project ? directory : undefined, env: process.env, root };
+	const pointer = `${directory}/${host.setup.memory}`;
+	const wants = (key: string, question: string) => values[key] === true || (!removing && !dry && agrees(question));
+	const base = { place, ...ourselves(), name: typeof values.name === "string" ? nodeName(values.name) : undefined };
+	const options = removing
+		? { ...base, allow: true, pointer }
+		: {
+				...base,
+				allow: wants("allow", `Let it run xfer ${allowed.join("|")} unasked, and write ${root} from its sandbox? [y/N] `),
+				pointer: wants("pointer", `Add a few lines about xfer to ${pointer}? [y/N] `) ? pointer : undefined,
+			};
+	const changes = removing ? planRemoval(host, options) : planSetup(host, options);
+	let code: number = exit.done;
+	if (changes.length === 0) print(`${host.name}: ${removing ? "nothing of ours is there" : "it is set up already"}\n`);
+	for (const change of changes) {
+		const { file, before, after } = change;
+		print(`${paint("bold", visible(file))}${after === undefined ? " is removed" : before === undefined ? " is made" : ""}\n`);
+		for (const line of diff(before ?? "", after ?? ""))
+			print(`${paint(line.startsWith("+") ? "green" : line.startsWith("-") ? "red" : "dim", visible(line.replaceAll("\t", "    ")))}\n`);
+		if (change.note) print(`${visible(change.note)}\n`);
+		if (dry || before === after) continue;
+		try {
+			make(change, removing);
+		} catch (error) {
+			code = report(error); // and on with the others
+		}
+	}
+	if (removing || dry || code !== exit.done) return code;
+	if (!options.allow) note(`to let it run xfer unasked: xfer setup ${word} --allow`);
+	for (const want of host.setup.wants) print(`now: ${want}\n`);
+	return code;
+}
+
+/** Whether a person says yes; nobody is asked where nobody could answer. */
+function agrees(question: string): boolean {
+	return process.stdin.isTTY === true && process.stderr.isTTY === true && /^y(es)?$/i.test(readAnswer(question, ""));
+}
+
+/** How a host calls us: by name where the name leads to us, else by where we are. */
+function ourselves(): { words: string[]; line: string } {
+	const script = realpathSync(process.argv[1] ?? "");
+	for (const directory of (process.env.PATH ?? "").split(":")) {
+		try {
+			const found = realpathSync(`${directory || "."}/xfer`);
+			if (found !== script) break; // another xfer: then not by name
+			return { words: ["xfer"], line: "xfer" };
+		} catch {
+			// not there: the next one
+		}
+	}
+	const words = [process.execPath, script];
+	return { words, line: words.map(shellWord).join(" ") };
+}
