@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
 import { XferError } from "../lib/errors.ts";
 import { instanceAbove } from "../lib/lock.ts";
@@ -50,7 +51,8 @@ export function openSession(values: Values): Session {
 
 /** The instance that is live as a Node and that we descend from, though nobody handed it down: its host keeps variables to itself. */
 function startedBy(tree: Tree, name: Values[string]): string | undefined {
-	if (typeof name !== "string" || !isNodeName(fold(name)) || !tree.has(name)) return undefined;
+	if (typeof name !== "string" || !isNodeName(fold(name))) return undefined;
+	if (!existsSync(`${tree.context.root}/nodes/${fold(name)}/.hook`)) return undefined; // no host with hooks: others hand down who they are
 	try {
 		return instanceAbove(tree.context, tree.node(name).directory);
 	} catch {
