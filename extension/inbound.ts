@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { ExtensionAPI, ExtensionContext, SessionBoundaryDraft } from "@earendil-works/pi-coding-agent";
 import { Doorbell } from "../lib/doorbell.ts";
 import { formatInjection, type Hints, mostLines, oneLine, type Shown, textLimit } from "../lib/fence.ts";
-import { compare } from "../lib/filename.ts";
+import { compare, idOf } from "../lib/filename.ts";
 import type { Handoff } from "../lib/handoff.ts";
 import type { Listed } from "../lib/inbox.ts";
 import { floods, isWork, joins, type Moment, mostHops, wakes } from "../lib/interrupt.ts";
@@ -252,13 +252,13 @@ export class Inbound {
 	#gather(moment: Moment, work: boolean): Offer | undefined {
 		const now = this.#me.tree.context.now();
 		const { inbox } = this.#me.node;
-		const { items, more } = inbox.list({ states: (state) => state === "queued", limit: most });
-		if (more === 0) for (const id of this.#digested) if (!items.some((item) => item.id === id)) this.#digested.delete(id);
+		this.#forget();
+		const { items, counts } = inbox.list({ states: (state) => state === "queued", except: this.#digested, limit: most });
 		this.#recent = this.#recent.filter(({ date }) => now - date < minute);
-		const flooding = floods([...items, ...this.#recent], now);
+		const flooding = floods([...items, ...this.#recent]);
 		const isDigest = ({ from, priority, size }: Listed) =>
 			(flooding.has(from) && priority !== "urgent") || size > this.#me.tree.context.maxBytes;
-		const fresh = items.filter((item) => !this.#digested.has(item.id) && joins(item, moment, now));
+		const fresh = items.filter((item) => joins(item, moment, now));
 		const digest = fresh.filter((item) => isDigest(item) && now - (this.#digests.get(item.from) ?? 0) >= minute);
 		const candidates = fresh
 			.filter((item) => !isDigest(item) && (work || !isWork(item)))
@@ -288,7 +288,7 @@ export class Inbound {
 			me: this.#me.name,
 			shown,
 			waiting,
-			more: more + others.length - waiting.length,
+			more: (counts.queued ?? 0) - shown.length - waiting.length,
 			moment,
 			now,
 			hints,
@@ -303,6 +303,13 @@ export class Inbound {
 			shown,
 			wakes: all.some(wakes),
 		};
+	}
+
+	/** What was named in a digest and waits no more was read, or has ended. */
+	#forget(): void {
+		if (this.#digested.size === 0) return;
+		const queued = new Set(this.#me.node.inbox.maildir.names("new").map(idOf));
+		for (const id of this.#digested) if (!queued.has(id)) this.#digested.delete(id);
 	}
 
 	/** Takes one that this session has not been shown: one that it holds already is only marked. */

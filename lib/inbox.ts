@@ -2,7 +2,7 @@ import { lstatSync } from "node:fs";
 import type { Context } from "./context.ts";
 import { Doorbell } from "./doorbell.ts";
 import { errno, XferError } from "./errors.ts";
-import { attemptsOf, compare, isOverdue, isTimed, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
+import { attemptsOf, compare, idOf, isOverdue, isTimed, type Lease, leaseOf, type State, shortId, stateOf } from "./filename.ts";
 import { isFile } from "./files.ts";
 import { type Handoff, readHandoff } from "./handoff.ts";
 import { whoIsLive } from "./lock.ts";
@@ -30,6 +30,8 @@ export type Counts = Readonly<Record<string, number>>;
 export interface ListOptions {
 	/** Only these states; those that wait for somebody unless given: queued, taken, failed, unreadable. */
 	readonly states?: ((state: State) => boolean) | undefined;
+	/** Queued ones to leave out, by their ids: they are counted, and not read. */
+	readonly except?: ReadonlySet<string> | undefined;
 	/** Most Handoffs to read the headers of; 0 is no limit. */
 	readonly limit?: number | undefined;
 }
@@ -76,10 +78,11 @@ export class Inbox {
 
 	/** As `list`, for long Inboxes: each file is read when its item is asked for, and `more` tells how many have not been. */
 	survey(options: ListOptions = {}): { items: Iterable<Listed>; more: () => number; counts: Counts } {
-		const { states = (state) => order.includes(state), limit = 0 } = options;
-		const waiting = this.maildir.names("new");
+		const { states = (state) => order.includes(state), limit = 0, except } = options;
+		const all = this.maildir.names("new");
+		const waiting = except?.size ? all.filter((name) => !except.has(idOf(name))) : all;
 		const others = this.maildir.list("cur").map((message) => ({ message, state: stateOf("cur", message) }));
-		const counts: Record<string, number> = Object.assign(Object.create(null), { queued: waiting.length });
+		const counts: Record<string, number> = Object.assign(Object.create(null), { queued: all.length });
 		for (const { state } of others) counts[state] = (counts[state] ?? 0) + 1;
 		const wanted = others.filter(({ state }) => states(state));
 		const queued = states("queued") || states("expired") ? waiting : [];

@@ -34,9 +34,15 @@ export function joins(handoff: Facts & Pick<Handoff, "date">, moment: Moment, no
 	return !waits || isOverPatience(handoff, now);
 }
 
-/** The senders of more than `mostPerMinute` of these in the last minute. */
-export function floods(handoffs: readonly Pick<Handoff, "from" | "date">[], now: number): Set<string> {
-	const counts = new Map<string, number>();
-	for (const { from, date } of handoffs) if (Math.abs(now - date) < 60_000) counts.set(from, (counts.get(from) ?? 0) + 1);
-	return new Set([...counts].flatMap(([from, count]) => (count > mostPerMinute ? [from] : [])));
+/** The senders of whom more than `mostPerMinute` came within a minute. */
+export function floods(handoffs: readonly Pick<Handoff, "from" | "date">[]): Set<string> {
+	const dates = new Map<string, number[]>();
+	for (const { from, date } of handoffs) {
+		const some = dates.get(from);
+		if (some) some.push(date);
+		else dates.set(from, [date]);
+	}
+	const isFlood = (sorted: readonly number[]) =>
+		sorted.some((date, at) => (sorted[at + mostPerMinute] ?? Number.POSITIVE_INFINITY) - date < 60_000);
+	return new Set([...dates].flatMap(([from, some]) => (isFlood(some.sort((a, b) => a - b)) ? [from] : [])));
 }

@@ -39,10 +39,10 @@ const reserve = 4096;
 export function offer(tree: Tree, node: Node, { moment, limit, waking, named }: OfferOptions): Offer | undefined {
 	const now = tree.context.now();
 	const { inbox } = node;
-	const { items, more } = inbox.list({ states: (state) => state === "queued", limit: most });
-	const flooding = floods(items, now);
+	const { items, counts } = inbox.list({ states: (state) => state === "queued", except: named, limit: most });
+	const flooding = floods(items);
 	const isDigest = ({ from, priority, size }: Listed) => (flooding.has(from) && priority !== "urgent") || size > tree.context.maxBytes;
-	const fresh = items.filter((item) => !named.has(item.id) && joins(item, moment, now));
+	const fresh = items.filter((item) => joins(item, moment, now));
 	if (fresh.length === 0 || (waking && !fresh.some(wakes))) return undefined;
 	const digest = fresh.filter(isDigest);
 	const candidates = fresh
@@ -73,7 +73,7 @@ export function offer(tree: Tree, node: Node, { moment, limit, waking, named }: 
 	const others = items.filter(({ id }) => !inHand.has(id));
 	const waiting = others.slice(0, mostLines);
 	const hints = hintsFor(node.name);
-	const rest = more + others.length - waiting.length;
+	const rest = (counts.queued ?? 0) - shown.length - waiting.length;
 	const text = formatInjection({ me: node.name, shown, waiting, more: rest, moment, now, hints, limit });
 	return { text, shown, digest, hops: Math.max(0, ...shown.map(({ handoff }) => handoff.hops), ...digest.map(({ hops }) => hops)) };
 }
