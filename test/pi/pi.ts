@@ -9,15 +9,16 @@ import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { afterEach, expect } from "vitest";
 import { type Listed, openTree, type Presence, type Tree } from "../../lib/index.ts";
-import { project, type Result, run, start, tempTree, until } from "../helpers.ts";
+import { onTestFinished, project, type Result, run, start, tempTree, until } from "../helpers.ts";
 
 export const piCli = path.join(project, "node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js");
 export const extension = path.join(project, "extension/index.ts");
 
 /** Run before the temporary directories go: the last first. */
 const closers: (() => void | Promise<void>)[] = [];
+/** What did not end well; told when the directories are gone, for what fails in an `afterEach` keeps the next one from running. */
+const failures: unknown[] = [];
 afterEach(async () => {
-	const failures: unknown[] = [];
 	for (const close of closers.splice(0).reverse()) {
 		try {
 			await close();
@@ -25,7 +26,6 @@ afterEach(async () => {
 			failures.push(error);
 		}
 	}
-	if (failures.length > 0) throw failures[0];
 });
 
 /** Something to be done at the end of the test, before its directories are removed. */
@@ -180,6 +180,10 @@ export interface World {
 }
 
 export function makeWorld(): World {
+	onTestFinished(() => {
+		const [failure] = failures.splice(0);
+		if (failure) throw failure;
+	});
 	const { home, root } = tempTree();
 	const tree = openTree({ root, durable: false, env: {} });
 	const inbox = (node: string) => (tree.has(node) ? tree.node(node).inbox.list({ states: () => true }).items : []);
