@@ -146,7 +146,13 @@ describe("the working directory", () => {
 				return at === undefined ? [] : [at];
 			});
 			const below = paths.filter((file) => path.resolve(cwd, file).startsWith(`${cwd}/`));
-			expect([args, below]).toEqual([args, []]);
+			// doctor looks for hooks where a project's host has them, and for nothing else.
+			const hooks =
+				args[0] === "doctor"
+					? [".git", ".claude/settings.json", ".codex/hooks.json", ".gemini/settings.json", ".opencode/plugins/xfer.js"]
+					: [];
+			const others = below.filter((file) => !hooks.some((hook) => path.resolve(cwd, file) === path.join(cwd, hook)));
+			expect([args, others]).toEqual([args, []]);
 		}
 	});
 
