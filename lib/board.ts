@@ -61,6 +61,8 @@ export interface Addition {
 const large = 16 * 1024 * 1024;
 /** ms by which the clocks of who shares a Board may differ (protocol 12). */
 const skew = 60_000;
+/** ms that a claim waits for a Card that is just being replaced. */
+const patience = 30_000;
 
 /** The Board of a tree: nothing is read or made before it is needed. */
 export function openBoard(tree: Tree): Board {
@@ -220,11 +222,16 @@ export class Board {
 		const entry = this.#append(file, author, "claim", text, lastDate(before, author));
 		// What others see decides: and while the Card is being replaced, they may not see it yet.
 		const changing = () => isBeingReplaced(this.#path(file));
-		for (let tries = 0; changing() && tries < 1500; tries++) {
-			await sleep(20);
-			if (tries % 50 === 0) await this.#recover(); // it may be what a killed one left
+		let after: OpenCard;
+		for (const end = context.monotonic() + patience; ; ) {
+			for (let tries = 0; changing() && context.monotonic() < end; tries++) {
+				await sleep(20);
+				if (tries % 50 === 0) await this.#recover(); // it may be what a killed one left
+			}
+			after = await this.read(file);
+			// Else what was read may lack a claim, or have it in another place: two that believed it would each yield to the other.
+			if (!changing() || context.monotonic() >= end) break;
 		}
-		const after = await this.read(file);
 		const { holder } = after;
 		if (holder && isHeldBy(holder, entry.author, host) && !changing()) return holder;
 		this.#append(file, author, "release", Buffer.from(`on ${host}`), entry.date);
