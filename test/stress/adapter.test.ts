@@ -129,5 +129,7 @@ test(`of ${count} Handoffs each is handled, those of a sender in order, each fai
 	}
 	for (const from of senders) expect(order.get(from)).toEqual(sent.filter((one) => one.from === from).map(({ id }) => id));
 	await until(() => processesOf(root).length === 0, "the end of all handlers", 20_000);
-	for (const name of ["tmp", "live.lock"]) expect(ls(root, "nodes/ci", name)).toEqual([]);
+	// A daemon that is killed while it asks the filesystem for its time leaves an empty file, as a sender does in `tmp/`: it goes in time.
+	expect(ls(root, "nodes/ci/tmp").filter((name) => !name.startsWith(".now-"))).toEqual([]);
+	expect(ls(root, "nodes/ci/live.lock")).toEqual([]);
 });
