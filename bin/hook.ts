@@ -1,9 +1,9 @@
 import { appendFileSync, closeSync, openSync, readSync, renameSync, statSync, utimesSync } from "node:fs";
 import { createContext } from "../lib/context.ts";
 import { errno } from "../lib/errors.ts";
-import { hook } from "../lib/hook.ts";
-import { type Input, waitLimit } from "../lib/hosts/host.ts";
-import { eventOf, hostOf } from "../lib/hosts/hosts.ts";
+import { hook } from "../lib/hooks/hook.ts";
+import { type Input, waitLimit } from "../lib/hooks/hosts/host.ts";
+import { eventOf, hostOf } from "../lib/hooks/hosts/hosts.ts";
 import { slug } from "../lib/names.ts";
 import { explain } from "./errors.ts";
 import { print } from "./output.ts";

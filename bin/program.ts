@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import type { Program } from "../lib/adapter/handler.ts";
 import { XferError } from "../lib/errors.ts";
-import type { Program } from "../lib/handler.ts";
 
 /**
  * The program behind `--` on our own command line: a flag behind it is the program's, which the words alone don't tell.

@@ -1,5 +1,5 @@
 import type { ExtensionAPI, ExtensionCommandContext } from "@earendil-works/pi-coding-agent";
-import { stem } from "../lib/card-file.ts";
+import { stem } from "../lib/board/card-file.ts";
 import { formatClock } from "../lib/duration.ts";
 import { XferError } from "../lib/errors.ts";
 import { similar } from "../lib/names.ts";

@@ -1,5 +1,5 @@
-import type { Board, CardInfo, OpenCard } from "../lib/board.ts";
-import type { Entry } from "../lib/card.ts";
+import type { Board, CardInfo, OpenCard } from "../lib/board/board.ts";
+import type { Entry } from "../lib/board/card.ts";
 import { formatAge, formatClock } from "../lib/duration.ts";
 import { cut, oneLine, plainText } from "../lib/fence.ts";
 import { shellWord } from "../lib/filename.ts";
@@ -13,7 +13,7 @@ const mostCards = 50;
 
 /** The Board, whose modules are loaded when somebody asks for it: most sessions never do. */
 export async function openCards({ me }: Here): Promise<Board> {
-	const { openBoard } = await import("../lib/board.ts");
+	const { openBoard } = await import("../lib/board/board.ts");
 	return openBoard(me.tree);
 }
 
@@ -130,7 +130,7 @@ async function adding(
 
 async function tellMentioned({ me }: Here, board: Board, file: string, entry: Entry): Promise<string[]> {
 	try {
-		const { mentionsIn, notifyMentioned } = await import("../lib/mentions.ts");
+		const { mentionsIn, notifyMentioned } = await import("../lib/board/mentions.ts");
 		if (mentionsIn(entry.text.toString()).length === 0) return [];
 		const outcomes = notifyMentioned(me.tree, await board.read(file), entry, me.name);
 		return outcomes.map(({ to, error }) => (error ? `@${to} was not told: ${explain(error)}` : `told ${to}`));

@@ -15,18 +15,12 @@ import {
 	symlinkSync,
 	watch,
 } from "node:fs";
-import { homedir } from "node:os";
 import { dirname, normalize } from "node:path";
-import { formatAge } from "./duration.ts";
 import { errno, XferError } from "./errors.ts";
 import { shellWord } from "./filename.ts";
-import { modified, OpenFile, syncDirectory, writeNew } from "./files.ts";
+import { OpenFile, syncDirectory, writeNew } from "./files.ts";
 import { headerLimit, readHandoff, type Value, type Warning } from "./handoff.ts";
-import type { Host } from "./hosts/host.ts";
-import { hosts } from "./hosts/hosts.ts";
-import { projectDirectory } from "./identity.ts";
 import { isNodeName } from "./names.ts";
-import { isSetUp } from "./setup.ts";
 import type { Node, Tree } from "./tree.ts";
 
 /** Something that is not as it should be, and what to do about it. */
@@ -110,39 +104,7 @@ export async function diagnose(tree: Tree): Promise<Diagnosis> {
 		return [];
 	});
 	const { checks, found } = await checkFilesystem(tree);
-	const home = homeDirectory();
-	const of = home === undefined ? [] : hosts.flatMap((host) => checkHost(tree, host, home));
-	return {
-		findings: [...found, ...findings, ...of.flatMap(({ finding }) => finding ?? [])],
-		checks: [...checks, ...of.map(({ check }) => check)],
-	};
-}
-
-function homeDirectory(): string | undefined {
-	try {
-		return homedir();
-	} catch {
-		return undefined; // a user that the system does not know has no configuration either
-	}
-}
-
-/** Whether a host has our hooks, and when one was run last: one that a host does not trust is never run, and nobody says so. */
-function checkHost(tree: Tree, host: Host, home: string): { check: Diagnosis["checks"][number]; finding?: Finding }[] {
-	const { root, now } = tree.context;
-	const places = [undefined, projectDirectory(process.cwd())].map((project) => ({ home, project, env: process.env, root }));
-	const configured = places.filter((place) => isSetUp(host, place)).flatMap((place) => host.setup.hooks(place, () => "", []));
-	const files = [...new Set(configured.map(({ file }) => file))];
-	const last = modified(`${root}/.hook-${host.name}`);
-	const [file] = files;
-	if (!file && last === undefined) return []; // nobody uses it here
-	const when = last === undefined ? "never run" : `last run ${formatAge(last, now())}`;
-	const name = `hooks of ${host.name}`;
-	if (!file) return [{ check: { name, ok: true, detail: `configured neither for you nor for this project, ${when}` } }];
-	const silent = last === undefined || last < (modified(file) ?? 0);
-	const check = { name, ok: !silent, detail: `configured in ${files.join(" and ")}, ${when}` };
-	if (!silent) return [{ check }];
-	const what = `hooks are configured and have not been run since`;
-	return [{ check, finding: { code: "hooks", path: file, what, cure: host.setup.wants.join("; ") } }];
+	return { findings: [...found, ...findings], checks };
 }
 
 function checkNames(tree: Tree): Finding[] {

@@ -1,7 +1,7 @@
-import { type AdapterEvent, type AdapterOptions, runAdapter } from "../../lib/adapter.ts";
+import { type AdapterEvent, type AdapterOptions, runAdapter } from "../../lib/adapter/adapter.ts";
+import { launchdPlist, systemdUnit } from "../../lib/adapter/unit.ts";
 import { XferError } from "../../lib/errors.ts";
 import { openTree } from "../../lib/tree.ts";
-import { launchdPlist, systemdUnit } from "../../lib/unit.ts";
 import { visibleLines } from "../../lib/visible.ts";
 import { isTerminal, note, print, printJson, tellPolling } from "../output.ts";
 

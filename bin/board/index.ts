@@ -2,4 +2,4 @@
 export const look = () => import("./look.ts");
 export const write = () => import("./write.ts");
 export const repository = () => import("./repository.ts");
-export const doctor = () => import("../../lib/doctor-board.ts");
+export const doctor = () => import("../../lib/board/doctor.ts");

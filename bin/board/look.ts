@@ -1,7 +1,7 @@
-import { type CardInfo, type OpenCard, openBoard } from "../../lib/board.ts";
-import { cardWarnings, type Entry, entryFlaws } from "../../lib/card.ts";
-import { stem } from "../../lib/card-file.ts";
-import { claimHost, holderWords, isHeldBy } from "../../lib/claims.ts";
+import { type CardInfo, type OpenCard, openBoard } from "../../lib/board/board.ts";
+import { cardWarnings, type Entry, entryFlaws } from "../../lib/board/card.ts";
+import { stem } from "../../lib/board/card-file.ts";
+import { claimHost, holderWords, isHeldBy } from "../../lib/board/claims.ts";
 import { formatAge, formatClock, parseDuration, timeoutSignal } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
@@ -122,7 +122,7 @@ export async function watch(session: Session, [piece]: readonly string[], values
 	const board = openBoard(session.tree);
 	const signal = typeof values.timeout === "string" ? timeoutSignal(parseDuration(values.timeout, "--timeout")) : undefined;
 	const file = piece === undefined ? undefined : await board.find(piece);
-	const { watchBoard } = await import("../../lib/watch-board.ts");
+	const { watchBoard } = await import("../../lib/board/watch.ts");
 	for await (const { card, entry } of watchBoard(board, { file, signal, persistent: true })) {
 		const [line = ""] = entry.text.toString().trim().split("\n");
 		if (session.json) printJson("xfer.entry/1", { card: card.id, title: card.title, file: card.file, ...entryDocument(entry) });

@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { openBoard } from "../../lib/board.ts";
+import { openBoard } from "../../lib/board/board.ts";
+import { idOf } from "../../lib/board/front.ts";
+import { mergeCards } from "../../lib/board/merge.ts";
+import { initBoard } from "../../lib/board/repository.ts";
+import { type SyncReport, syncBoard } from "../../lib/board/sync.ts";
 import { sleep } from "../../lib/context.ts";
 import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
-import { idOf } from "../../lib/front.ts";
-import { mergeCards } from "../../lib/merge.ts";
-import { initBoard } from "../../lib/repository.ts";
-import { type SyncReport, syncBoard } from "../../lib/sync.ts";
 import type { Values } from "../command.ts";
 import { exit, report } from "../errors.ts";
 import { count, note, printJson, printLine } from "../output.ts";

@@ -1,11 +1,11 @@
-import { type Board, openBoard } from "../../lib/board.ts";
-import type { Entry } from "../../lib/card.ts";
-import { stem } from "../../lib/card-file.ts";
+import { type Board, openBoard } from "../../lib/board/board.ts";
+import type { Entry } from "../../lib/board/card.ts";
+import { stem } from "../../lib/board/card-file.ts";
+import { mentionsIn, notifyMentioned } from "../../lib/board/mentions.ts";
+import { isRepository } from "../../lib/board/repository.ts";
 import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
-import { mentionsIn, notifyMentioned } from "../../lib/mentions.ts";
-import { isRepository } from "../../lib/repository.ts";
 import type { Outcome } from "../../lib/send.ts";
 import type { Values } from "../command.ts";
 import { exit, explain, report } from "../errors.ts";

@@ -1,6 +1,6 @@
+import type { Program } from "../../lib/adapter/handler.ts";
 import { parseDuration } from "../../lib/duration.ts";
 import { XferError } from "../../lib/errors.ts";
-import type { Program } from "../../lib/handler.ts";
 import { nodeName } from "../../lib/names.ts";
 import type { Command, Values } from "../command.ts";
 import { assertRunnable, programBehind } from "../program.ts";

@@ -1,4 +1,4 @@
-import { hostNames } from "../../lib/hosts/names.ts";
+import { hostNames } from "../../lib/hooks/hosts/names.ts";
 import type { Command } from "../command.ts";
 import { note } from "../output.ts";
 

@@ -1,4 +1,5 @@
 import { diagnose, inspect } from "../../lib/doctor.ts";
+import { diagnoseHooks } from "../../lib/hooks/doctor.ts";
 import { visible } from "../../lib/visible.ts";
 import { exit, report } from "../errors.ts";
 import { count, paint, print, printJson } from "../output.ts";
@@ -17,11 +18,13 @@ const meanings = {
 /** What is wrong, or how files read. */
 export async function doctor(session: Session, names: readonly string[]): Promise<number> {
 	if (names.length > 0) return files(names, session.json);
-	const { findings: found, checks } = await diagnose(session.tree);
-	const findings = [...found, ...(await (await (await import("#board")).doctor()).diagnoseBoard(session.tree))];
-	if (session.json) printJson("xfer.doctor/1", { root: session.tree.context.root, findings, checks, files: [] });
+	const { tree } = session;
+	const looks = [await diagnose(tree), diagnoseHooks(tree)];
+	const checks = looks.flatMap((look) => look.checks);
+	const findings = [...looks.flatMap((look) => look.findings), ...(await (await (await import("#board")).doctor()).diagnoseBoard(tree))];
+	if (session.json) printJson("xfer.doctor/1", { root: tree.context.root, findings, checks, files: [] });
 	else {
-		print(`${session.tree.context.root}\n`);
+		print(`${tree.context.root}\n`);
 		for (const { name, ok, detail } of checks) print(`${ok ? paint("green", "ok") : paint("red", "bad")} ${name}: ${visible(detail)}\n`);
 		for (const { code, path, what, cure } of findings)
 			print(`${paint("yellow", code)} ${visible(path)}: ${visible(what)} (${visible(cure)})\n`);

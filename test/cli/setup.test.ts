@@ -3,8 +3,8 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { hosts } from "../../lib/hosts/hosts.ts";
-import { parseJsonc, plain } from "../../lib/jsonc.ts";
+import { hosts } from "../../lib/hooks/hosts/hosts.ts";
+import { parseJsonc, plain } from "../../lib/hooks/jsonc.ts";
 import { cli, project, run, tempTree } from "../helpers.ts";
 
 const files = {

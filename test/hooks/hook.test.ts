@@ -2,7 +2,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { hostOf } from "../../lib/hosts/hosts.ts";
+import { hostOf } from "../../lib/hooks/hosts/hosts.ts";
 import { cli, ls, run, tempTree, until } from "../helpers.ts";
 import { type HookResult, hookLine, hostsIn, spoken } from "./host.ts";
 import { accepts, recorded } from "./schemas.ts";

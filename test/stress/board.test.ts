@@ -4,7 +4,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
-import { formatEntry, parseCard } from "../../lib/card.ts";
+import { formatEntry, parseCard } from "../../lib/board/card.ts";
 import { type Board, type OpenCard, openBoard, openTree } from "../../lib/index.ts";
 import { cli, ls, type Result, run, sh, start, tempDir, tempTree, until } from "../helpers.ts";
 import { type Actor, actor } from "./actor.ts";

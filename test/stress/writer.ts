@@ -4,7 +4,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import { parseCard } from "../../lib/card.ts";
+import { parseCard } from "../../lib/board/card.ts";
 import { type OpenCard, openBoard, openTree, XferError } from "../../lib/index.ts";
 import "./orphan.ts";
 
