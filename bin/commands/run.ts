@@ -1,3 +1,4 @@
+import type { RunResult } from "../../lib/adapter/run.ts";
 import { XferError } from "../../lib/errors.ts";
 import { shellWord, shortId } from "../../lib/filename.ts";
 import { priorities } from "../../lib/handoff.ts";
@@ -36,25 +37,36 @@ export const run: Command = {
 			throw new XferError("EINPUT", `no priority "${values.priority}"`, `one of ${priorities.join(", ")}`);
 		const { tree, me } = session;
 		for (const name of to) tree.node(name); // who can't be told is said before it runs, not hours later
-		const { describeRun, newLog, runCommand } = await (await import("#adapter")).run();
+		const adapter = await import("#adapter");
+		const { describeLost, describeRun, newLog, runCommand } = await adapter.run();
+		const { Witness } = await adapter.witness();
 		const log = newLog(tree.context);
-		const atTerminal = process.getBuiltinModule("node:tty").isatty(0);
-		const result = await runCommand({
-			program,
-			log,
-			onOutput: passOn,
-			forward: ["SIGTERM", "SIGHUP", ...(atTerminal ? [] : keys)],
-			ignore: atTerminal ? keys : [],
-		});
-		if (result.error !== undefined) note(`xfer: ${program.file} could not be started: ${result.error}`);
 		const cwd = workingDirectory();
-		const { subject, body } = describeRun([program.file, ...program.args].map(shellWord).join(" "), cwd, log, result);
-		const given = typeof values.subject === "string" ? values.subject : subject;
+		const command = [program.file, ...program.args].map(shellWord).join(" ");
+		const lost = describeLost(command, cwd, log);
+		const about = ["--as", me, "--kind", "report", "--subject", lost.subject, ...(priority ? ["--priority", priority] : [])];
+		const witness = new Witness([process.execPath, process.argv[1] ?? "", "send", ...about, to.join(","), "--", lost.body]);
+		let result: RunResult;
 		let outcomes: Outcome[];
 		try {
-			outcomes = tree.send({ from: me, to, kind: "report", subject: given, body, priority, cwd });
-		} catch (error) {
-			outcomes = [{ to: to.join(","), error: error instanceof Error ? error : new Error(String(error)) }];
+			const atTerminal = process.getBuiltinModule("node:tty").isatty(0);
+			result = await runCommand({
+				program,
+				log,
+				onOutput: passOn,
+				forward: ["SIGTERM", "SIGHUP", ...(atTerminal ? [] : keys)],
+				ignore: atTerminal ? keys : [],
+			});
+			if (result.error !== undefined) note(`xfer: ${program.file} could not be started: ${result.error}`);
+			const { subject, body } = describeRun(command, cwd, log, result);
+			const given = typeof values.subject === "string" ? values.subject : subject;
+			try {
+				outcomes = tree.send({ from: me, to, kind: "report", subject: given, body, priority, cwd });
+			} catch (error) {
+				outcomes = [{ to: to.join(","), error: error instanceof Error ? error : new Error(String(error)) }];
+			}
+		} finally {
+			witness.release();
 		}
 		const failed = outcomes.filter(({ error }) => error);
 		for (const { to, error } of failed) note(`xfer: ${to} was not told how it ended: ${explain(error)} (its output: ${log})`);

@@ -111,6 +111,12 @@ export async function runCommand({ program, log, onOutput, forward, ignore }: Ru
 	}
 }
 
+/** What a report says when it was not we who saw the end of the command. */
+export function describeLost(line: string, cwd: string | undefined, log: string): { subject: string; body: string } {
+	const facts = `command: ${line.slice(0, 8192)}\nended: not known\n${cwd === undefined ? "" : `in: ${cwd}\n`}log: ${log}\n`;
+	return { subject: `xfer run was killed: ${line}`.slice(0, 200), body: `${facts}\nWhat ran it was killed; the command may still run.\n` };
+}
+
 /** What a report says of a command that has ended: how, how long it took, where its output is, and the end of that. */
 export function describeRun(line: string, cwd: string | undefined, log: string, result: RunResult): { subject: string; body: string } {
 	const { code, signal, error, duration, tail, logError } = result;

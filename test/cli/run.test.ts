@@ -87,6 +87,20 @@ test("what it left in the background does not keep it", async () => {
 	expect(reports().length).toBe(1);
 });
 
+test("that it was killed itself is reported too, once, and nothing when it was not", async () => {
+	const { root, env, home, argv, reports } = make();
+	const child = start(argv("sh", "-c", "echo $$ >pid; exec sleep 1000"), { env, cwd: home, stdio: "ignore" });
+	await until(() => ls(home).includes("pid") && fs.statSync(path.join(home, "pid")).size > 0, "the command");
+	child.kill("SIGKILL");
+	await until(() => reports().length > 0, "the report");
+	process.kill(Number(fs.readFileSync(path.join(home, "pid"), "utf8")), "SIGKILL");
+	const [report = "", ...others] = reports();
+	expect(others).toEqual([]);
+	expect(report).toMatch(/^---\nfrom: ci\nto: alice\nkind: report\nsubject: "xfer run was killed: sh -c 'echo/);
+	expect(report).toContain(`\nlog: ${root}/.runs/${ls(root, ".runs")[0]}\n`);
+	expect(report).toContain("may still run");
+});
+
 test("several are told, and --subject, --priority and --json are as elsewhere", async () => {
 	const { root, env, home, reports } = make();
 	const args = ["run", "--to", "alice,ci", "--subject", "nightly", "--priority", "urgent", "--json", "--", "echo", "--subject"];
