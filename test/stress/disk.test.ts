@@ -163,6 +163,8 @@ describe("with no file descriptors left", () => {
 		const refused = await run(exhausted(0, ["read", "--as", "alice"]), { env });
 		expect(refused).toMatchObject({ code: 1, out: "", err: expect.stringMatching(/EMFILE.*ulimit -n/) });
 		expect(ls(inbox, "new").length).toBe(1);
+		// A host is not told of it: what a hook ends with may stop an agent.
+		expect(await run(exhausted(0, ["hook", "claude", "Stop"]), { env })).toMatchObject({ code: 0, out: "" });
 		for (let free = 1; ls(inbox, "new").length > 0; free++) {
 			expect(free).toBeLessThan(8);
 			const result = await run(exhausted(free, ["read", "--as", "alice"]), { env });
