@@ -12,6 +12,8 @@ import { print } from "./output.ts";
 const budget = 2000;
 /** ms that a session is waited for while idle: a little less than the host lets it. */
 const window = (waitLimit - 5) * 1000;
+/** Most bytes of an event. */
+const mostInput = 256 * 1024 * 1024;
 /** Bytes of the log, after which it begins anew; what it was is kept once. */
 const logLimit = 262_144;
 
@@ -110,8 +112,7 @@ function readEvent(limit: number): Input {
 	const end = process.uptime() * 1000 + limit;
 	const chunk = Buffer.alloc(65_536);
 	const chunks: Buffer[] = [];
-	let text = "";
-	for (;;) {
+	for (let size = 0; ; ) {
 		let count = 0;
 		try {
 			count = readSync(0, chunk, 0, chunk.length, null);
@@ -122,11 +123,15 @@ function readEvent(limit: number): Input {
 			}
 			// closed, a directory, or silent: nothing more comes
 		}
-		if (count > 0) chunks.push(Buffer.from(chunk.subarray(0, count)));
-		text = Buffer.concat(chunks).toString("utf8");
-		const event = count === 0 || text.trimEnd().endsWith("}") ? parse(text) : undefined;
+		const part = Buffer.from(chunk.subarray(0, count));
+		chunks.push(part);
+		size += count;
+		// Looked at as a whole only where it may end: at each part, the time for a large one would grow with its square.
+		const text = count === 0 || part.toString("latin1").trimEnd().endsWith("}") ? Buffer.concat(chunks).toString("utf8") : "";
+		const event = text === "" ? undefined : parse(text);
 		if (event) return event;
 		if (count === 0) throw new Error(`standard input is no JSON object: ${JSON.stringify(text.slice(0, 100))}`);
+		if (size > mostInput || process.uptime() * 1000 > end) throw new Error("standard input does not end"); // no timer fires in here
 	}
 }
 

@@ -58,6 +58,18 @@ describe("the time it takes", () => {
 		expect(fs.readFileSync(path.join(root, "hook.log"), "utf8")).toMatch(/gemini BeforeAgent: standard input is no JSON object/);
 	});
 
+	test("does not grow with the square of what a host says: a prompt of 50 MiB is read in time, and brings mail", async () => {
+		const { cwd, env, send, tree } = hostsIn();
+		tree.join("big");
+		send("big", "look at this");
+		const input = JSON.stringify({ session_id: "s1", cwd, prompt: "x".repeat(50 * 1024 * 1024) });
+		const start = performance.now();
+		const { code, out, err } = await run([...cli, "hook", "gemini", "BeforeAgent", "--name", "big"], { env, cwd, input });
+		expect({ code, err }).toEqual({ code: 0, err: "" });
+		expect(out).toContain("look at this");
+		expect(performance.now() - start).toBeLessThan(10_000);
+	});
+
 	test("a tree that can't be written, or is none, is met with silence", async () => {
 		const { hook, host, home } = hostsIn();
 		for (const XFER_HOME of ["/proc/x", "relative", path.join(home, "file/x")]) {
