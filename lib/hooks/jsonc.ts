@@ -95,10 +95,11 @@ export function plain({ members, items, scalar }: Value): unknown {
 	return items ? items.map(plain) : scalar;
 }
 
-/** The value at a path of keys; undefined when there is none. */
-export function at(root: Value, path: readonly string[]): Value | undefined {
+/** The value at a path of keys, or of numbers in arrays; undefined when there is none. */
+export function at(root: Value, path: readonly (string | number)[]): Value | undefined {
 	let found: Value | undefined = root;
-	for (const name of path) found = found?.members?.findLast(({ key }) => key === name)?.value;
+	for (const name of path)
+		found = typeof name === "number" ? found?.items?.[name] : found?.members?.findLast(({ key }) => key === name)?.value;
 	return found;
 }
 
@@ -159,7 +160,7 @@ function trailingComma(text: string): number {
  * Removes what `mine` knows from the array at a path, and then what has nothing left in it, up to `keep` keys; every other byte stays.
  * Of what `append` has put there, nothing is left.
  */
-export function remove(text: string, path: readonly string[], mine: (item: unknown) => boolean): string {
+export function remove(text: string, path: readonly (string | number)[], mine: (item: unknown) => boolean): string {
 	for (;;) {
 		const items = at(parseJsonc(text), path)?.items;
 		const index = items?.findIndex((item) => mine(plain(item))) ?? -1;
@@ -186,7 +187,7 @@ function isEmpty(text: string, { start, end }: Value): boolean {
 }
 
 /** Takes a member or an item out, with the comma that it had. */
-function take(text: string, path: readonly string[], index: number): string {
+function take(text: string, path: readonly (string | number)[], index: number): string {
 	const into = at(parseJsonc(text), path);
 	const children = into?.members?.map((member) => ({ start: member.start, end: member.value.end })) ?? into?.items ?? [];
 	const child = children[index];
@@ -194,11 +195,13 @@ function take(text: string, path: readonly string[], index: number): string {
 	const before = children[index - 1];
 	const after = children[index + 1];
 	const from = before?.end ?? into.start + 1;
-	const blanks = /\s*$/.exec(text.slice(from, child.start))?.[0].length ?? 0;
-	const start = child.start - blanks;
+	const gapBefore = text.slice(from, child.start);
 	const comma = trailingComma(text.slice(child.end, after?.start ?? into.end - 1));
 	const end = comma >= 0 ? child.end + comma + 1 : child.end;
-	if (!before && !after) return splice(text, start, /^\s*$/.test(text.slice(end, into.end - 1)) ? into.end - 1 : end, "");
+	const inComment = /\/\/[^\n]*\n\s*$/.test(gapBefore); // to the end of its line, which stays the end
+	const start = inComment && !/^[ \t]*\r?\n/.test(text.slice(end)) ? child.start : from + gapBefore.trimEnd().length;
+	const nothing = text.slice(end, into.end - 1).trim() === "" && !inComment;
+	if (!before && !after) return splice(text, start, nothing ? into.end - 1 : end, "");
 	if (comma >= 0) return splice(text, start, end, "");
 	// The last one, without a comma of its own: the one before it has one that it had not.
 	const cut = splice(text, start, end, "");

@@ -112,6 +112,18 @@ describe.each(["claude", "codex", "gemini"] as const)("what is in %s's file stay
 		expect(all()).toEqual({ [files[name]]: text.replace('"model": "opus"', '"model": "haiku"') });
 	});
 
+	test("a comment in what is empty otherwise stays a line, whatever was changed since", async () => {
+		const { setup, put, all, home } = make();
+		const text = '{\n  // mine\n  "hooks": {\n    // none yet\n  },\n  "model": "opus"\n}\n';
+		put(files[name], text);
+		await setup(name);
+		const file = path.join(home, files[name]);
+		fs.writeFileSync(file, fs.readFileSync(file, "utf8").replace('"opus"', '"haiku"'));
+		expect(await setup(name, "--name", "other")).toMatchObject({ code: 0, err: expect.not.stringContaining("no JSON") });
+		await setup(name, "--remove");
+		expect(all()).toEqual({ [files[name]]: text.replace('"opus"', '"haiku"') });
+	});
+
 	test("a symlink stays one, and what it leads to keeps its mode", async () => {
 		const { setup, put, home } = make();
 		put("dotfiles/x.json", '{ "a": 1 }\n');
