@@ -24,7 +24,12 @@ export interface Change {
 	readonly after: string | undefined;
 	/** What a person has to do by hand there. */
 	readonly note?: string;
+	/** It has parts of ours already: what it was without them is kept, or there was no such file. */
+	readonly again?: boolean;
 }
+
+/** Characters by which a file that is all ours is known, whichever version wrote it. */
+const wholeBegins = 30;
 
 /** The commands that an agent may run unasked: none that runs another. */
 export const allowed = ["send", "reply", "inbox", "read", "mark", "sent", "nodes", "board"] as const;
@@ -50,7 +55,8 @@ export function planSetup(host: Host, options: SetupOptions): Change[] {
 	return edits(host, options).flatMap((edit) => {
 		const before = read(edit.file);
 		const { after, note } = apply(edit, before, host.name);
-		return after === before && !note ? [] : [{ file: edit.file, before, after, ...(note && { note }) }];
+		const again = before !== undefined && holdsOurs(edit, before, host.name);
+		return after === before && !note ? [] : [{ file: edit.file, before, after, again, ...(note && { note }) }];
 	});
 }
 
@@ -63,7 +69,8 @@ export function planRemoval(host: Host, options: SetupOptions): Change[] {
 		const before = read(edit.file);
 		if (before === undefined) return [];
 		const backup = backupOf(edit.file);
-		const after = backup?.ours === hash(before) ? read(backup.file) : undo(edit, before, host.name, backup !== undefined);
+		const original = backup && read(backup.file);
+		const after = backup?.ours === hash(before) ? original : undo(edit, before, host.name, original);
 		return after === before ? [] : [{ file: edit.file, before, after }];
 	});
 }
@@ -75,7 +82,7 @@ export function isSetUp(host: Host, place: Place): boolean {
 		.some((edit) => {
 			try {
 				const text = read(edit.file);
-				return text !== undefined && undo(edit, text, host.name, true) !== text;
+				return text !== undefined && holdsOurs(edit, text, host.name);
 			} catch {
 				return false; // a file that nobody can read has nothing for the host either
 			}
@@ -87,7 +94,7 @@ export function isSetUp(host: Host, place: Place): boolean {
  * restored. Killed at any point it leaves the file as it was, or as it shall be.
  * @throws the system's error; then the file is as it was
  */
-export function make({ file, before, after }: Change, removing: boolean): void {
+export function make({ file, before, after, again }: Change, removing: boolean): void {
 	const real = existsSync(file) ? realpathSync(file) : file;
 	const backup = backupOf(real);
 	if (after === undefined) rmSync(real, { force: true });
@@ -95,9 +102,12 @@ export function make({ file, before, after }: Change, removing: boolean): void {
 		if (before !== undefined) accessSync(real, constants.W_OK); // a rename would replace what may not be written
 		mkdirSync(dirname(real), { recursive: true });
 		const kept = `${real}.xfer-backup-${hash(after)}`;
-		if (!removing && before !== undefined && !backup) replace(kept, before, statSync(real).mode);
+		if (!removing && !again) {
+			if (backup) rmSync(backup.file, { force: true }); // somebody took out by hand what was ours since
+			if (before !== undefined) replace(kept, before, statSync(real).mode);
+		}
 		replace(real, after, before === undefined ? 0o644 : statSync(real).mode);
-		if (!removing && backup?.ours === hash(before ?? "")) renameSync(backup.file, kept);
+		if (again && backup?.ours === hash(before ?? "")) renameSync(backup.file, kept);
 	}
 	if (removing && backup) rmSync(backup.file, { force: true });
 	if (after === undefined) tidy(dirname(real));
@@ -127,7 +137,7 @@ function apply(edit: Edit, before: string | undefined, host: string): { after: s
 	if ("block" in edit) {
 		const block = mark(edit.file, edit.block);
 		if (before?.includes(block)) return { after: before };
-		const rest = before === undefined ? undefined : undo(edit, before, host, true);
+		const rest = before === undefined ? undefined : undo(edit, before, host, "");
 		if (rest && edit.unless?.test(rest)) return { after: before, note: `add to it by hand: ${edit.block.replaceAll("\n", " ")}` };
 		return { after: (rest ?? "") + gapAfter(rest ?? "") + block };
 	}
@@ -141,8 +151,17 @@ function apply(edit: Edit, before: string | undefined, host: string): { after: s
 	return { after };
 }
 
-function undo(edit: Edit, text: string, host: string, keep: boolean): string | undefined {
-	if ("whole" in edit) return undefined;
+/** Whether something in a text can only be ours: a rule may be a person's own. */
+function holdsOurs(edit: Edit, text: string, host: string): boolean {
+	const sure = "entries" in edit ? { ...edit, entries: edit.entries.filter(({ item }) => typeof item === "object") } : edit;
+	return undo(sure, text, host, "") !== text;
+}
+
+/** A text without our parts: undefined when nothing is left of it and there was no `original`. */
+function undo(edit: Edit, text: string, host: string, original: string | undefined): string | undefined {
+	const keep = original !== undefined;
+	// One that is not as we begin it is a person's own.
+	if ("whole" in edit) return text.startsWith(edit.whole.slice(0, wholeBegins)) ? original : text;
 	if ("block" in edit) {
 		const [open, close] = marks(edit.file);
 		const start = text.indexOf(open);

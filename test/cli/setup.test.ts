@@ -68,6 +68,15 @@ describe.each(names)("%s", (name) => {
 		expect(left.length).toBeLessThanOrEqual(before.length + 2); // ~/.config and the like may stay
 	});
 
+	test("set up once more, otherwise, it is removed all the same", async () => {
+		const { setup, all } = make();
+		await setup(name);
+		await setup(name, "--allow", "--name", "api");
+		await setup(name, "--name", "web");
+		await setup(name, "--remove");
+		expect(all()).toEqual({});
+	});
+
 	test("--dry-run changes nothing; --project is for the project only; --name is in the command", async () => {
 		const { setup, all, cwd } = make();
 		expect((await setup(name, "--dry-run", "--allow", "--pointer")).out).toMatch(/^\+ /m);
@@ -153,6 +162,18 @@ test("a file that can't be understood, or not be written, is left alone, and it 
 	const result = await run([...plainly, ...cli, "setup", "claude"], { env, cwd });
 	expect(result).toMatchObject({ code: 1, err: expect.stringContaining("EACCES") });
 	expect(all()).toEqual({ [files.claude]: "{}\n" });
+});
+
+test("a file of that name that a person wrote is not taken for ours, and is back after the removal", async () => {
+	const { setup, put, all, home } = make();
+	const own = 'prefix_rule(pattern = ["ls"], decision = "allow")\n';
+	put(".codex/rules/xfer.rules", own);
+	await setup("codex", "--remove");
+	expect(all()).toEqual({ ".codex/rules/xfer.rules": own });
+	await setup("codex", "--allow");
+	fs.appendFileSync(path.join(home, ".codex/rules/xfer.rules"), "# more\n");
+	await setup("codex", "--remove");
+	expect(all()).toEqual({ ".codex/rules/xfer.rules": own });
 });
 
 test("a pointer goes to the project's file, and nothing else of it changes", async () => {
