@@ -178,16 +178,27 @@ function undo(edit: Edit, text: string, host: string, original: string | undefin
 /** Takes out what is ours: hooks by the command that they run, whatever way it is called, and what is the same as what we would put there. */
 function strip(text: string, { entries }: Extract<Edit, { entries: unknown }>, host: string): string {
 	const ours = new RegExp(`xfer\\S* hook ${host} \\w`);
+	const isOurs = (hook: unknown) => {
+		const { command } = (hook ?? {}) as { command?: unknown };
+		return typeof command === "string" && ours.test(command);
+	};
+	const hooksOf = (group: unknown) => {
+		const { hooks } = (group ?? {}) as { hooks?: unknown };
+		return Array.isArray(hooks) ? hooks : undefined;
+	};
 	const mine = (item: unknown, path: readonly string[]) => {
-		const { hooks } = item as { hooks?: unknown };
-		if (Array.isArray(hooks))
-			return hooks.length > 0 && hooks.every((hook) => typeof hook?.command === "string" && ours.test(hook.command));
+		const hooks = hooksOf(item);
+		if (hooks) return hooks.length > 0 && hooks.every(isOurs);
 		return entries.some((entry) => entry.path.join("\0") === path.join("\0") && entry.item === item);
 	};
 	const paths = new Map(entries.map(({ path }) => [path.join("\0"), path]));
 	let rest = text;
-	for (const path of paths.values())
-		rest = remove(rest, path, (item) => (typeof item === "object" || typeof item === "string" ? mine(item ?? {}, path) : false));
+	for (const path of paths.values()) {
+		rest = remove(rest, path, (item) => mine(item, path));
+		// A person may have put a hook of theirs into a group of ours.
+		const groups = at(parseJsonc(rest), path)?.items?.map(plain) ?? [];
+		for (const [index, group] of groups.entries()) if (hooksOf(group)) rest = remove(rest, [...path, index, "hooks"], isOurs);
+	}
 	return rest;
 }
 

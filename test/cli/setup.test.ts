@@ -133,6 +133,22 @@ describe.each(["claude", "codex", "gemini"] as const)("what is in %s's file stay
 		expect(all()).toEqual({ [files[name]]: text.replace('"opus"', '"haiku"') });
 	});
 
+	test("a hook that a person put beside ours stays alone", async () => {
+		const { setup, home } = make();
+		await setup(name);
+		const file = path.join(home, files[name]);
+		const read = () => plain(parseJsonc(fs.readFileSync(file, "utf8"))) as { hooks: Record<string, { hooks: unknown[] }[]> };
+		const [event = ""] = Object.keys(read().hooks);
+		const theirs = { type: "command", command: "say done" };
+		const changed = read();
+		changed.hooks[event]?.[0]?.hooks.push(theirs);
+		fs.writeFileSync(file, JSON.stringify(changed));
+		await setup(name, "--name", "other");
+		expect(fs.readFileSync(file, "utf8").match(new RegExp(`hook ${name} ${event}`, "g"))).toHaveLength(1);
+		await setup(name, "--remove");
+		expect(read()).toEqual({ hooks: { [event]: [{ hooks: [theirs] }] } });
+	});
+
 	test("a symlink stays one, and what it leads to keeps its mode", async () => {
 		const { setup, put, home } = make();
 		put("dotfiles/x.json", '{ "a": 1 }\n');
