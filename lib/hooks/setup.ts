@@ -1,9 +1,9 @@
 import {
 	accessSync,
 	constants,
-	existsSync,
 	mkdirSync,
 	readFileSync,
+	readlinkSync,
 	realpathSync,
 	renameSync,
 	rmdirSync,
@@ -11,7 +11,7 @@ import {
 	statSync,
 	writeFileSync,
 } from "node:fs";
-import { basename, dirname } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import { errno, XferError } from "../errors.ts";
 import { listNames } from "../files.ts";
 import type { Edit, Host, Place } from "./hosts/host.ts";
@@ -95,7 +95,7 @@ export function isSetUp(host: Host, place: Place): boolean {
  * @throws the system's error; then the file is as it was
  */
 export function make({ file, before, after, again }: Change, removing: boolean): void {
-	const real = existsSync(file) ? realpathSync(file) : file;
+	const real = leadsTo(file);
 	const backup = backupOf(real);
 	if (after === undefined) rmSync(real, { force: true });
 	else {
@@ -171,12 +171,13 @@ function undo(edit: Edit, text: string, host: string, original: string | undefin
 		return rest === "" && !keep ? undefined : rest;
 	}
 	if (text.trim() === "") return text;
-	const rest = strip(text, edit, host);
+	const rest = strip(text, edit, host, original);
 	return rest !== text && !keep && Object.keys(plain(parseJsonc(rest)) as object).length === 0 ? undefined : rest;
 }
 
-/** Takes out what is ours: hooks by the command that they run, whatever way it is called, and what is the same as what we would put there. */
-function strip(text: string, { entries }: Extract<Edit, { entries: unknown }>, host: string): string {
+/** Takes out what is ours: hooks by the command that they run, whatever way it is called, and what is the same as what we would put there and was not in `original`. */
+function strip(text: string, { entries }: Extract<Edit, { entries: unknown }>, host: string, original = ""): string {
+	const theirs = original.trim() === "" ? undefined : parseJsonc(original);
 	const ours = new RegExp(`xfer\\S* hook ${host} \\w`);
 	const isOurs = (hook: unknown) => {
 		const { command } = (hook ?? {}) as { command?: unknown };
@@ -189,7 +190,8 @@ function strip(text: string, { entries }: Extract<Edit, { entries: unknown }>, h
 	const mine = (item: unknown, path: readonly string[]) => {
 		const hooks = hooksOf(item);
 		if (hooks) return hooks.length > 0 && hooks.every(isOurs);
-		return entries.some((entry) => entry.path.join("\0") === path.join("\0") && entry.item === item);
+		const before = theirs && at(theirs, path)?.items?.some(({ scalar }) => scalar === item);
+		return !before && entries.some((entry) => entry.path.join("\0") === path.join("\0") && entry.item === item);
 	};
 	const paths = new Map(entries.map(({ path }) => [path.join("\0"), path]));
 	let rest = text;
@@ -238,10 +240,26 @@ function read(file: string): string | undefined {
 
 /** What a file was before we changed it first, and the hash of what we made of it. */
 function backupOf(file: string): { file: string; ours: string } | undefined {
-	const real = existsSync(file) ? realpathSync(file) : file;
+	const real = leadsTo(file);
 	const begin = `${basename(real)}.xfer-backup-`;
-	const name = listNames(dirname(real), true).find((name) => name.startsWith(begin));
+	// With more behind it, it is what one that was killed had not written whole.
+	const name = listNames(dirname(real), true).find((name) => name.startsWith(begin) && /^[0-9a-f]{16}$/.test(name.slice(begin.length)));
 	return name === undefined ? undefined : { file: `${dirname(real)}/${name}`, ours: name.slice(begin.length) };
+}
+
+/** The file that a path leads to; of a symlink that leads to none, the one that is to be. */
+function leadsTo(file: string): string {
+	try {
+		return realpathSync(file);
+	} catch (error) {
+		if (errno(error) !== "ENOENT") throw error;
+	}
+	try {
+		return leadsTo(resolve(realpathSync(dirname(file)), readlinkSync(file)));
+	} catch (error) {
+		if (errno(error) === "ENOENT" || errno(error) === "EINVAL") return file; // no symlink
+		throw error;
+	}
 }
 
 function hash(text: string): string {

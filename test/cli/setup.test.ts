@@ -163,6 +163,31 @@ describe.each(["claude", "codex", "gemini"] as const)("what is in %s's file stay
 		expect(fs.readFileSync(path.join(home, "dotfiles/x.json"), "utf8")).toBe('{ "a": 1 }\n');
 		expect(fs.readdirSync(path.join(home, "dotfiles"))).toEqual(["x.json"]);
 	});
+	test("a symlink that leads nowhere stays one, and the file that it leads to is made", async () => {
+		const { setup, home, all } = make();
+		const link = path.join(home, files[name]);
+		fs.mkdirSync(path.dirname(link));
+		fs.symlinkSync("../dotfiles/x.json", link);
+		await setup(name);
+		expect(fs.readlinkSync(link)).toBe("../dotfiles/x.json");
+		expect(fs.readFileSync(path.join(home, "dotfiles/x.json"), "utf8")).toContain("SessionStart");
+		await setup(name, "--remove");
+		expect(fs.readlinkSync(link)).toBe("../dotfiles/x.json");
+		expect(all()).toEqual({});
+	});
+});
+
+test("a rule that a person had already stays, though something else was changed since", async () => {
+	const { setup, put, home } = make();
+	const read = () => JSON.parse(fs.readFileSync(path.join(home, files.claude), "utf8"));
+	const own = { permissions: { allow: ["Bash(xfer send:*)"] }, model: "opus" };
+	for (const args of [[], ["--allow"]]) {
+		put(files.claude, JSON.stringify(own));
+		await setup("claude", ...args);
+		put(files.claude, JSON.stringify({ ...read(), model: "haiku" }));
+		await setup("claude", "--remove");
+		expect(read()).toEqual({ ...own, model: "haiku" });
+	}
 });
 
 test("a file that can't be understood, or not be written, is left alone, and it says so", async () => {
