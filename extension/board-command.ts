@@ -14,12 +14,13 @@ import { type Completion, firstWord, type SubCommand, tell } from "./sub-command
 export function boardCommand(pi: ExtensionAPI, extension: Extension, composer: Composer): SubCommand {
 	const actions = actionsOf(pi, extension, composer);
 	const names = Object.keys(actions);
+	const actionOf = (name: string) => (Object.hasOwn(actions, name) ? actions[name] : undefined);
 	return {
 		usage: names.join("|"),
 		summary: "the Cards, newest activity first; begin, read, write, claim, end, hide one",
 		async run(words, context) {
 			const { first, rest } = firstWord(words);
-			const action = actions[first || "list"];
+			const action = actionOf(first || "list");
 			const meant = similar(first, names);
 			if (!action)
 				throw new XferError("EINPUT", `no "/xfer board ${first}"`, meant ? `did you mean ${meant}?` : `one of ${names.join(", ")}`);
@@ -28,7 +29,7 @@ export function boardCommand(pi: ExtensionAPI, extension: Extension, composer: C
 		async completions(rest) {
 			const { first, rest: piece } = firstWord(rest);
 			if (!/\s/.test(rest)) return names.map((value) => ({ value, description: actions[value]?.summary }));
-			if (!actions[first]?.usage.startsWith("CARD")) return [];
+			if (!actionOf(first)?.usage.startsWith("CARD")) return [];
 			return (await cardsLike(extension, piece)).map((item) => ({ ...item, value: `${first} ${item.value}` }));
 		},
 	};

@@ -223,6 +223,8 @@ describe("/xfer board", () => {
 		expect(ls(world.root, "board")).toContain(card.file);
 		expect((await xfer(pi, "board claim nothing")).type).toBe("error");
 		expect((await xfer(pi, "board lst")).text).toMatch(/did you mean list/);
+		for (const word of ["constructor", "__proto__ x"])
+			expect(await xfer(pi, `board ${word}`)).toEqual({ type: "error", text: expect.stringMatching(/one of list, new/) });
 		expect(pi.model.requests).toEqual([]);
 	});
 
