@@ -53,8 +53,9 @@ const minute = 60_000;
 /** Bytes that stand around a text. */
 const around = 500;
 
-/** The person wants no mail now: in this process, whichever session it has. */
-let quiet = false;
+/** The person wants no mail now: in this process, whichever session it has. `/reload` evaluates this module anew, and is not to undo it. */
+const quietKey = Symbol.for("xfer.quiet");
+const wish: { [quietKey]?: boolean } = globalThis as object;
 
 /**
  * From the Inbox into the session. What joins is taken, offered to pi, and marked read once the session's entries hold it (protocol 15);
@@ -98,18 +99,18 @@ export class Inbound {
 
 	/** Whether mail is held back because the person wants it so. */
 	get quiet(): boolean {
-		return quiet;
+		return wish[quietKey] === true;
 	}
 
 	set quiet(on: boolean) {
-		quiet = on;
+		wish[quietKey] = on;
 		if (!on) this.#aborted = false;
 		this.#soon(0);
 	}
 
 	/** Why mail waits, if something holds it. */
 	get holding(): Holding | undefined {
-		if (quiet) return "quiet";
+		if (this.quiet) return "quiet";
 		if (!hasModel(this.#context)) return "no-model";
 		if (this.#failed) return "error";
 		if (this.#digested.size > 0) return "digest";
@@ -133,7 +134,7 @@ export class Inbound {
 		entries: readonly SessionBoundaryDraft[],
 	): { entries: SessionBoundaryDraft[]; continue: boolean } | undefined {
 		this.confirm();
-		if (quiet) return undefined;
+		if (this.quiet) return undefined;
 		const offer = this.#offer(moment, !this.#context.hasPendingMessages()); // what a person typed goes first
 		return offer && { entries: [...entries, { type: "custom_message", ...offer.message }], continue: offer.wakes };
 	}
@@ -221,7 +222,7 @@ export class Inbound {
 		this.#changed();
 		const { mode, ui } = this.#context;
 		const late = this.#notBefore - performance.now();
-		if ((mode !== "tui" && mode !== "rpc") || !hasModel(this.#context) || quiet || !this.#context.isIdle()) return;
+		if ((mode !== "tui" && mode !== "rpc") || !hasModel(this.#context) || this.quiet || !this.#context.isIdle()) return;
 		const typing = mode === "tui" && ui.getEditorText().trim() !== ""; // what a person types goes first
 		if (late > 0 || typing) {
 			this.#soon(Math.max(late + 1, typing ? 1000 : 0));

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { openBoard, shortId } from "../../lib/index.ts";
 import { ls, until } from "../helpers.ts";
-import { gate, makeWorld, type Pi, startPi, times, type World } from "./pi.ts";
+import { gate, makeWorld, type Pi, reloader, startPi, times, type World } from "./pi.ts";
 
 /** Types the command, and returns what it says. */
 async function xfer(pi: Pi, words: string): Promise<{ text: string; type: string }> {
@@ -101,13 +101,21 @@ describe("/xfer quiet", () => {
 	});
 });
 
-test("/xfer quiet stays over another session", async () => {
-	const { world, pi } = await make();
+test("/xfer quiet stays over another session, and over /reload", async () => {
+	const world = makeWorld();
+	const pi = await startPi(world, { node: "alice", before: [reloader(world)] });
 	await xfer(pi, "quiet on");
 	const id = world.send("alice", "one");
 	await pi.send({ type: "new_session" });
+	const isQuiet = async () => {
+		const from = pi.records.length;
+		await pi.prompt("/xfer quiet");
+		await pi.next(({ method, message }) => method === "notify" && /1 now/.test(message), from);
+	};
+	await isQuiet();
+	await pi.prompt("/again");
+	await isQuiet();
 	await until(() => world.presence("alice").holding === "quiet", "the Node to say why mail waits");
-	expect((await xfer(pi, "quiet")).text).toMatch(/1 now/);
 	expect(world.state("alice", id)).toBe("queued");
 	await xfer(pi, "quiet off");
 	await until(() => world.state("alice", id) === "read", "it to be read");

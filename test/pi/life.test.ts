@@ -14,6 +14,7 @@ import {
 	type PiOptions,
 	piCli,
 	type Request,
+	reloader,
 	runPi,
 	startPi,
 	times,
@@ -128,16 +129,6 @@ describe("Esc", () => {
 });
 
 describe("another session in the same process", () => {
-	/** A command that reloads, as a person does by `/reload`; a client of rpc has none. */
-	function reloader(world: World): string {
-		const file = path.join(world.home, "reloader.ts");
-		fs.writeFileSync(
-			file,
-			`export default (pi: any) => pi.registerCommand("again", { handler: async (_: string, context: any) => { await context.reload(); } });`,
-		);
-		return file;
-	}
-
 	test("/new: the Node stays, what comes later is in the new session, and what the old one was shown is not", async () => {
 		const world = makeWorld();
 		const pi = await startPi(world, { node: "alice" });

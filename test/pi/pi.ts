@@ -158,6 +158,16 @@ export function gate(world: World): Gate {
 	};
 }
 
+/** An extension with the command `/again` that reloads, as a person does by `/reload`; a client of rpc has none. */
+export function reloader(world: World): string {
+	const file = path.join(world.home, "reloader.ts");
+	fs.writeFileSync(
+		file,
+		`export default (pi: any) => pi.registerCommand("again", { handler: async (_: string, context: any) => { await context.reload(); } });`,
+	);
+	return file;
+}
+
 // The tree
 
 /** A HOME with a tree, and what a test does in it. */
