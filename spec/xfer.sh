@@ -285,15 +285,19 @@ xfer_board_claim() {
 	case ${_for%?} in *[!0]*) ;; *) xfer_die 2 "--for $_for claims nothing (2h, say)" ;; esac
 	xfer_holder || xfer_held
 	[ -z "$_h_over" ] || xfer_die 5 "$_card is $_h_over (board add opens again what is done)"
+	_former=${_h_holder:+$_h_until}
 	_body="until $(awk -v mode=expires -v now="$_now" -v duration="$_for" "$xfer_functions") on $_on"
 	xfer_append claim
 	xfer_settled && _why='' || _why="$PWD/.locks/$_card.old is still there (xfer board list mends it when somebody was killed)"
 	xfer_holder && _lost='' || _lost=1
 	[ -n "$_h_holder" ] || _why='the claim has ended by now (somebody was done with it, or it was short)'
+	# Has one's former claim ended (_date has no milliseconds), another may have claimed before this one stood there to go on from it.
+	[ -z "$_former" ] || [ "${_date%.*}" \< "${_former%.*}" ] || _why=${_why:-lapsed}
 	if [ -n "$_lost$_why" ]; then
 		_body="on $_on"
 		xfer_append release
 		[ -z "$_lost" ] || xfer_held
+		[ "$_why" != lapsed ] || { xfer_board_claim; return; }
 		xfer_die 5 "$_card could not be claimed: $_why"
 	fi
 	printf 'claimed\t%s\tuntil %s\n' "$_digits" "$_h_until"

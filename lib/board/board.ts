@@ -233,8 +233,12 @@ export class Board {
 			if (!changing() || context.monotonic() >= end) break;
 		}
 		const { holder } = after;
-		if (holder && isHeldBy(holder, entry.author, host) && !changing()) return holder;
+		const isOurs = holder && isHeldBy(holder, entry.author, host) && !changing();
+		// When the former claim ended before this one stood there to go on from it, another may have claimed in between.
+		const lapsed = isOurs && holder.id !== entry.id && before.holder && before.holder.until <= context.now();
+		if (isOurs && !lapsed) return holder;
 		this.#append(file, author, "release", Buffer.from(`on ${host}`), entry.date);
+		if (lapsed) return await this.claim(file, author, hold); // a new one, behind the others
 		if (holder && !isHeldBy(holder, entry.author, host)) throw held(file, holder);
 		if (after.done) throw over(after);
 		throw new XferError(
@@ -403,17 +407,18 @@ export class Board {
 
 	/** @param memory for a look, which reads no large Card */
 	#load(file: string, memory?: Buffer): Loaded {
+		const now = this.context.now(); // before it is read: a claim that ends in between may be one that goes on
 		const loaded = readFile(this.#path(file), file, memory);
-		return { file, ...loaded, card: readCard(loaded.bytes), isLarge: loaded.size > loaded.bytes.length };
+		return { file, now, ...loaded, card: readCard(loaded.bytes), isLarge: loaded.size > loaded.bytes.length };
 	}
 
-	#describe({ file, card, modified, isLarge }: Loaded, front: Front): CardInfo {
+	#describe({ file, card, modified, isLarge, now }: Loaded, front: Front): CardInfo {
 		const { entries } = card;
 		const name = stem(file);
 		const createdBy = front.get("created_by") || "unknown";
 		const createdAt = parseDate(front.get("created_at")) ?? modified;
 		const last = entries.at(-1);
-		const { holder, done, removed } = stateOfCard(isLarge ? [] : entries, this.context.now()); // a part of them says nothing
+		const { holder, done, removed } = stateOfCard(isLarge ? [] : entries, now); // a part of them says nothing
 		return {
 			id: front.get("id") || idIn(name) || name,
 			file,
@@ -439,6 +444,8 @@ export class Board {
 /** A Card's file as it was read. */
 interface Loaded {
 	readonly file: string;
+	/** When it was read, unix ms. */
+	readonly now: number;
 	readonly bytes: Buffer;
 	readonly card: Card;
 	/** ms */

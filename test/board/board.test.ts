@@ -392,6 +392,30 @@ describe("Claims", () => {
 		expect((await board.read(file)).holder).toMatchObject({ name: "bob", host: "far" });
 	});
 
+	test("that are to go on from one that ends before they are written go behind those that came meanwhile", async () => {
+		const { board, open, put, get, dir, time } = world();
+		const file = put("c.md", head);
+		await board.claim(file, "alice", hour);
+		const before = get(file);
+		time.now = hour - 1;
+		let count = 0;
+		const random = () => {
+			if (get(file) === before) {
+				time.now = hour + 1;
+				const bobs = { type: "claim", author: "bob", date: hour + 1 };
+				fs.appendFileSync(path.join(dir, file), entry("zzzzzzzz", `until ${at(2 * hour)} on far`, bobs));
+			}
+			return Buffer.from([++count, 0, 0, 0, 0]);
+		};
+		const mine = open({ random, instance: "aaaaaaaa" });
+		expect(await code(() => mine.claim(file, "alice", hour))).toBe("EHELD");
+		expect(await types(board, file)).toEqual(["claim", "claim", "claim", "release"]);
+		expect((await board.read(file)).holder).toMatchObject({ name: "bob", host: "far" });
+		await board.add(file, { author: "alice", text: "waits" });
+		time.now = 2 * hour;
+		expect(await mine.claim(file, "alice", hour)).toMatchObject({ name: "alice", until: noon + 3 * hour });
+	});
+
 	test("of no length, or of one that no date can hold, are refused, and nothing is written", async () => {
 		const { board, get } = world();
 		const { file } = board.create({ title: "T", author: "alice" });

@@ -1,6 +1,7 @@
 /** The Board of spec/xfer.sh under dash, and under busybox with no tool but its own applets. What every client does is in spec/conformance. */
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { busyboxApplets, ls, project, type Result, run, sh, tempTree, until } from "../helpers.ts";
@@ -222,6 +223,22 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		const { code, out, err } = await claiming;
 		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol")]);
 		expect(fs.readFileSync(target, "utf8")).toMatch(/### \w{8} · release · bob/);
+	});
+
+	test("a claim that is to go on from one that ends before it is written goes behind those that came meanwhile", async () => {
+		const end = Date.now() + 3000;
+		const claim = (id: string, by: string, from: number, to: number) =>
+			`\n### ${id} · claim · ${by} · ${new Date(from).toISOString()}\n\nuntil ${new Date(to).toISOString()} on ${os.hostname()}\n<!-- ${id} -->\n`;
+		const target = card("x-aaaaaa.md");
+		fs.appendFileSync(target, claim("bbbbbbbb", "bob", end - 9000, end));
+		const slow = instead("dd", `while [ ! -e '${home}/go' ]; do sleep 0.05; done; exec $real "$@"`);
+		const claiming = board("bob", ["claim", "aaaaaa"], { env: slow });
+		await until(() => ls(root, "board", ".locks").some((name) => name.endsWith(".new")) && Date.now() > end, "its time to be over");
+		fs.appendFileSync(target, claim("cccccccc", "carol", end + 1, end + 3_600_000));
+		fs.writeFileSync(path.join(home, "go"), "");
+		const { code, out, err } = await claiming;
+		expect([code, out, err]).toEqual([5, "", expect.stringContaining("carol")]);
+		expect(fs.readFileSync(target, "utf8")).toMatch(/ · claim · carol · .* · claim · bob · .* · release · bob · /s);
 	});
 
 	test("a claim is given back when what was replaced stays there: nobody knows what it will still add", async () => {
