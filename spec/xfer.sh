@@ -274,6 +274,9 @@ xfer_board_add() {
 	_type=${_o_type:-note}
 	case $_type in [!a-z]* | *[!a-z0-9_-]* | ?????????????????????????????????*) xfer_die 2 "'$_type' is not a type (1 to 32 of a-z 0-9 _ -, the first a letter)" ;; esac
 	xfer_board_text must
+	xfer_clock 0
+	# Several of one second would stand in any order after a merge. What one has just added stands near the end.
+	_h_date=$(tail -c 65536 "./$_card" 2>/dev/null | awk -v mode=date -v now="$_date" -v me="$_me" "$xfer_awk_cards")
 	xfer_append "$_type"
 	xfer_receipt added "$_digits"
 }
@@ -1175,8 +1178,8 @@ END {
 	printf "%d\037%s\037%s\t%s\t%s\t%s\t%s\t%s\n", rank, id, id, sent, clean(state, "shown"), kind, from, "subject" in value ? value["subject"] : clean(top, "shown")
 }'
 
-# Reads Cards [14]. Modes: list (a line each, with the date to sort by before), holder (lines, for xfer_holder). Of YAML it knows keys with
-# one line of text, bare or in quotes.
+# Reads Cards [14]. Modes: list (a line each, with the date to sort by before), holder (lines, for xfer_holder), date (that of my next Entry:
+# reads the end of a Card). Of YAML it knows keys with one line of text, bare or in quotes.
 xfer_awk_cards=$xfer_functions'
 function scalar(s) {
 	s = trim(s)
@@ -1309,17 +1312,23 @@ function state(   i, j, f, w, t, who, end, since, claims) {
 			if (first[i] !~ /^on [^ \t]/) split("", f)
 			for (who in end) if (who == author[i] "@" f[2] || who == author[i] "@" || (f[2] == "" && index(who, author[i] "@") == 1)) end[who] = ""
 		}
-		if (author[i] == me && w > latest && w < after(now, 60)) latest = w # a clock that is off by more does not count
+		if (author[i] == me) mine_at(w)
 	}
 	for (who in end) if (end[who] > now && (holder == "" || since[who] < since[holder])) holder = who
 	until = end[holder]
 }
+# the last date of mine may be w; a clock that is off by more does not count
+function mine_at(w) { if (w > latest && w < after(now, 60)) latest = w }
+# now, but after the last date of mine
+function later(   ms) { ms = substr(latest, 21, 3) + 1; return shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000)) }
 # a date so many seconds later
 function after(s, seconds) { return substr(date(epoch(substr(s, 1, 19) "Z") + seconds), 1, 19) substr(s, 20) }
 function shown(s) { return s == "" ? "" : substr(s, 1, 23) "Z" }
 BEGIN { now = norm(now); c = "[0-9a-hjkmnp-tv-z]"; id6 = c c c c c c; id8 = id6 c c }
+mode == "date" { sub(/\r$/, ""); if (header($0) == 4 && h_by == me) mine_at(h_date); next }
 { names[++cards] = $0 }
 END {
+	if (mode == "date") print later()
 	RS = "\n"
 	for (c = 1; c <= cards; c++) {
 		file = names[c]
@@ -1328,8 +1337,7 @@ END {
 		state()
 		split(holder, h, "@")
 		if (mode == "holder") {
-			ms = substr(latest, 21, 3) + 1
-			print shown(latest < now ? now : substr(after(latest, ms > 999), 1, 20) sprintf("%03d", ms % 1000))
+			print later()
 			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]] "\n" (gone ? "removed" : ended ? "done" : "")
 			exit
 		}

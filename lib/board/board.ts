@@ -73,6 +73,8 @@ export function openBoard(tree: Tree): Board {
 export class Board {
 	readonly context: Context;
 	#directory: string | undefined;
+	/** Dates of the last Entries that were added here, by Card and author, unix ms: two of one ms would stand in any order after a merge. */
+	readonly #added = new Map<string, number>();
 
 	constructor(context: Context) {
 		this.context = context;
@@ -343,7 +345,9 @@ export class Board {
 	#append(file: string, author: string, type: string, text: Buffer, after = 0): Entry {
 		const { context } = this;
 		const now = context.now();
-		const date = after < now + skew ? Math.max(now, after + 1) : now;
+		const own = `${file} ${nodeName(author)}`;
+		const before = [after, this.#added.get(own) ?? 0].filter((date) => date < now + skew);
+		const date = Math.max(now, ...before.map((date) => date + 1));
 		const entry = { id: unique(context.random), type, author: nodeName(author), date, text };
 		const bytes = formatEntry(entry);
 		try {
@@ -351,6 +355,7 @@ export class Board {
 		} catch (error) {
 			throw missing(file, error);
 		}
+		this.#added.set(own, date);
 		const [made] = parseCard(bytes).entries;
 		if (!made) throw new Error("an Entry that does not read back");
 		return made;

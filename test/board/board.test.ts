@@ -313,6 +313,13 @@ describe("Adding an Entry", () => {
 		expect(get(file)).toBe(head);
 	});
 
+	test("dates several of one author in the same ms in their order, in which a merge puts them", async () => {
+		const { board, put } = world();
+		const file = put("c.md", head);
+		const dates = ["alice", "alice", "bob", "alice"].map((author) => board.add(file, { author, text: "x" }).date);
+		expect(dates).toEqual([noon, noon + 1, noon, noon + 2]);
+	});
+
 	test("costs no reading of the Card: it works on one that can't be read as anything", async () => {
 		const { board, put } = world();
 		const file = put("c.md", Buffer.concat([Buffer.from("---\n[broken\n---\n"), Buffer.alloc(100_000, 0xff)]));

@@ -197,12 +197,12 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect([ls(root, "board"), ls(root, "board", ".locks")]).toEqual([[".locks", "x-aaaaaa.md"], []]);
 	});
 
-	test("dates of claims, releases and done go up, also within one second", async () => {
+	test("dates of all that one adds go up, also within one second: a merge puts it in their order", async () => {
 		const target = card("x-aaaaaa.md");
-		for (const args of [["claim"], ["claim"], ["release"], ["claim"], ["done"]])
-			expect((await board("bob", [args[0] as string, "aaaaaa"])).code).toBe(0);
+		for (const args of [["claim"], ["claim"], ["release"], ["claim"], ["done"], ["add", "one"], ["add", "two"], ["add", "three"]])
+			expect((await board("bob", [args[0] as string, "aaaaaa", ...args.slice(1)])).code).toBe(0);
 		const dates = [...fs.readFileSync(target, "utf8").matchAll(/^### \w{8} · \w+ · bob · (\S+)$/gm)].map(([, date]) => date);
-		expect(dates.length).toBe(5);
+		expect(dates.length).toBe(8);
 		expect([...new Set(dates)].sort()).toEqual(dates);
 	});
 
