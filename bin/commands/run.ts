@@ -11,6 +11,7 @@ import { programBehind } from "../program.ts";
 const line = "xfer run --to NODE -- COMMAND ARGS…";
 /** What a terminal's keys send: to the command too, which is not to get it twice. */
 const keys = ["SIGINT", "SIGQUIT"] as const;
+const signals = ["SIGTERM", "SIGHUP"] as const;
 
 export const run: Command = {
 	name: "run",
@@ -46,17 +47,13 @@ export const run: Command = {
 		const lost = describeLost(command, cwd, log);
 		const about = ["--as", me, "--kind", "report", "--subject", lost.subject, ...(priority ? ["--priority", priority] : [])];
 		const witness = new Witness([process.execPath, process.argv[1] ?? "", "send", ...about, to.join(","), "--", lost.body]);
+		const atTerminal = process.getBuiltinModule("node:tty").isatty(0);
+		// What the command gets too, or what comes when it has ended already, does not end us: its end is told first.
+		for (const signal of [...signals, ...keys]) process.on(signal, () => {});
 		let result: RunResult;
 		let outcomes: Outcome[];
 		try {
-			const atTerminal = process.getBuiltinModule("node:tty").isatty(0);
-			result = await runCommand({
-				program,
-				log,
-				onOutput: passOn,
-				forward: ["SIGTERM", "SIGHUP", ...(atTerminal ? [] : keys)],
-				ignore: atTerminal ? keys : [],
-			});
+			result = await runCommand({ program, log, onOutput: passOn, forward: [...signals, ...(atTerminal ? [] : keys)] });
 			if (result.error !== undefined) note(`xfer: ${program.file} could not be started: ${result.error}`);
 			const { subject, body } = describeRun(command, cwd, log, result);
 			const given = typeof values.subject === "string" ? values.subject : subject;

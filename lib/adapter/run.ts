@@ -15,8 +15,6 @@ export interface RunOptions {
 	readonly onOutput: (fd: 1 | 2, chunk: Buffer) => void;
 	/** Signals that are passed on to it. */
 	readonly forward: readonly NodeJS.Signals[];
-	/** Signals that it gets without us, and that are not to end us. */
-	readonly ignore: readonly NodeJS.Signals[];
 }
 
 /** How a command ended. */
@@ -58,7 +56,7 @@ export function newLog(context: Context): string {
  * Runs a command to its end, with our standard input, and keeps what it prints. It does not throw for what goes wrong with the command.
  * @throws the system's error when the log can't be made
  */
-export async function runCommand({ program, log, onOutput, forward, ignore }: RunOptions): Promise<RunResult> {
+export async function runCommand({ program, log, onOutput, forward }: RunOptions): Promise<RunResult> {
 	const began = performance.now();
 	const fd = openSync(log, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, 0o600);
 	const end = new End(lastBytes);
@@ -86,8 +84,6 @@ export async function runCommand({ program, log, onOutput, forward, ignore }: Ru
 	child.stderr.on("data", keep(2));
 	const pass = (signal: NodeJS.Signals) => child.kill(signal);
 	for (const signal of forward) process.on(signal, pass);
-	const stay = () => {};
-	for (const signal of ignore) process.on(signal, stay);
 	try {
 		return await new Promise<RunResult>((resolve) => {
 			child.once("error", (error) => {
@@ -106,7 +102,6 @@ export async function runCommand({ program, log, onOutput, forward, ignore }: Ru
 		});
 	} finally {
 		for (const signal of forward) process.off(signal, pass);
-		for (const signal of ignore) process.off(signal, stay);
 		closeSync(fd);
 	}
 }

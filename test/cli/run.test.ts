@@ -72,6 +72,21 @@ test.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)(
 	},
 );
 
+test("a signal that comes again while its end is being told does not keep anybody from hearing of it", async () => {
+	const { env, home, argv, reports } = make();
+	const child = start(argv("sh", "-c", "echo ready; exec sleep 60"), { env, cwd: home, stdio: ["ignore", "pipe", "ignore"] });
+	let out = "";
+	child.stdout?.on("data", (chunk) => {
+		out += chunk;
+	});
+	const ended = new Promise((resolve) => child.on("close", resolve));
+	await until(() => out.includes("ready"), "the command");
+	const again = setInterval(() => child.kill("SIGTERM"), 1);
+	await ended;
+	clearInterval(again);
+	expect(reports()).toEqual([expect.stringContaining("ended: ended by SIGTERM")]);
+});
+
 test("output that nobody reads any more does not end the command", async () => {
 	const { env, home, argv, reports, log } = make();
 	const words = argv("sh", "-c", "seq 20000; echo done").map((word) => `'${word}'`);
