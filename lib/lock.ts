@@ -67,6 +67,18 @@ export function removeDeadLocks(context: Context, node: string, age: number, dry
 	return removed;
 }
 
+/** Removes the locks that nobody refreshes any more and that are of this process: it knows so, others have to watch them for as long again. */
+export function dropStale(context: Context, node: string, pid: number): void {
+	const directory = `${node}/live.lock`;
+	for (const instance of listNames(directory)) {
+		const file = `${directory}/${instance}`;
+		const holder = readHolder(file, instance);
+		if (holder?.pid !== pid || holder.host !== context.host || holder.pidNamespace !== context.pidNamespace) continue;
+		const touched = lstatSync(file, { throwIfNoEntry: false })?.mtimeMs;
+		if (touched !== undefined && filesystemTime(context, node) - touched > context.lock.stale) withdraw(file);
+	}
+}
+
 /**
  * Holds a Node's live lock until `release`, or until it is lost.
  *

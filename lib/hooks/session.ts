@@ -1,6 +1,6 @@
 import { XferError } from "../errors.ts";
 import { mostSuffixes, projectName, suffixed } from "../identity.ts";
-import type { Holder } from "../lock.ts";
+import { dropStale, type Holder } from "../lock.ts";
 import { isNodeName } from "../names.ts";
 import { readPresence } from "../presence.ts";
 import { ancestors } from "../processes.ts";
@@ -67,6 +67,7 @@ export async function become(session: HostSession, begins: boolean, signal: Abor
 			continue;
 		}
 		if (there && there !== away && !given && (there.name !== name || isElsewhere(there, session))) continue;
+		if (there) dropStale(tree.context, there.directory, session.pid); // its holder was killed, and a hook has no time to watch it
 		try {
 			return await goLive(session, name, given === undefined, signal);
 		} catch (error) {

@@ -64,6 +64,21 @@ describe("the holder of the lock", () => {
 		expect(ls(root, "nodes/claude-proj/live.lock")).toEqual([instance]);
 	});
 
+	test("that was killed long ago is started by the next hook, under the same name", async () => {
+		const { hook, host, root, tree, send } = hostsIn();
+		const claude = host();
+		await hook(claude, "claude", "SessionStart");
+		for (const pid of holders(root)) process.kill(pid, "SIGKILL");
+		await until(() => holders(root).length === 0);
+		for (const name of ls(root, "nodes/claude-proj/live.lock")) fs.utimesSync(path.join(root, "nodes/claude-proj/live.lock", name), 0, 0);
+		expect(tree.node("claude-proj").live()).toBeUndefined();
+		send("claude-proj", "still there?");
+		expect(spoken(await hook(claude, "claude", "UserPromptSubmit"))).toContain("still there?");
+		expect(tree.node("claude-proj").live()).toMatchObject({ pid: claude.child.pid });
+		expect(holders(root)).toHaveLength(1);
+		expect(tree.names()).toEqual(["bob", "claude-proj"]);
+	});
+
 	test("goes when the session ends, and what it kept is removed with the Node", async () => {
 		const { hook, host, root, tree } = hostsIn();
 		const claude = host();
