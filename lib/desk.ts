@@ -48,10 +48,15 @@ export function setSlip(node: string, name: Slip, text: string | number | undefi
 	move(temporary, file);
 }
 
-/** Takes a slip away for oneself: of several that try, one gets true. */
-export function takeSlip(node: string, name: Slip): boolean {
-	const mine = `${node}/.hook/${name}.${process.pid}`;
-	const got = move(`${node}/.hook/${name}`, mine);
-	if (got) rmSync(mine, { force: true });
-	return got;
+/** Takes a slip that says this away for oneself: of several that try, one gets true. */
+export function takeSlip(node: string, name: Slip, text: string): boolean {
+	const file = `${node}/.hook/${name}`;
+	const mine = `${file}.${process.pid}`;
+	if (!move(file, mine)) return false;
+	if (readBeginning(mine, 65_536)?.trim() !== text) {
+		move(mine, file); // another was first, and has left a new one
+		return false;
+	}
+	rmSync(mine, { force: true });
+	return true;
 }

@@ -38,14 +38,14 @@ export function startHolder(node: Node, instance: string, pid: number): void {
 	});
 	holder.on("error", () => {}); // no shell: then the lock goes stale, and the next hook acquires it anew
 	holder.unref();
-	if (holder.pid !== undefined) setSlip(node.directory, "holder", `${holder.pid} ${processOf(holder.pid)?.born ?? ""}`);
+	if (holder.pid !== undefined) setSlip(node.directory, "holder", `${instance} ${holder.pid} ${processOf(holder.pid)?.born ?? ""}`);
 }
 
 /** Starts the holder again when somebody has killed it; never a second one. */
 export function keepHolder(node: Node, instance: string, pid: number): void {
 	const text = slip(node.directory, "holder");
-	if (text === undefined) return; // another hook is just starting it, or the lock goes stale and is acquired anew
-	const [holder = "", born = ""] = text.split(" ");
+	const [whose, holder = "", born = ""] = text?.split(" ") ?? [];
+	if (text === undefined || whose !== instance) return; // another hook is just starting it, or the lock goes stale and is acquired anew
 	if (processOf(Number(holder))?.born === born) return;
-	if (takeSlip(node.directory, "holder")) startHolder(node, instance, pid);
+	if (takeSlip(node.directory, "holder", text)) startHolder(node, instance, pid);
 }

@@ -64,6 +64,18 @@ describe("the holder of the lock", () => {
 		expect(ls(root, "nodes/claude-proj/live.lock")).toEqual([instance]);
 	});
 
+	test("is one, though many hooks begin a session at once where another one was before", async () => {
+		const { hook, host, root, tree } = hostsIn();
+		for (let round = 0; round < 4; round++) {
+			const claude = host();
+			await Promise.all(Array.from({ length: 6 }, () => hook(claude, "claude", "SessionStart")));
+			expect(tree.names()).toEqual(["bob", "claude-proj"]);
+			expect(holders(root)).toHaveLength(1);
+			claude.child.kill("SIGKILL");
+			await until(() => holders(root).length === 0, "the holder to end");
+		}
+	});
+
 	test("that was killed long ago is started by the next hook, under the same name", async () => {
 		const { hook, host, root, tree, send } = hostsIn();
 		const claude = host();
