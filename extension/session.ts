@@ -55,9 +55,12 @@ export class Session {
 			if (this.#context.mode === "tui" || this.#context.mode === "rpc") await new Promise((resolve) => setTimeout(resolve, startPause));
 			if (this.#ended.signal.aborted) return;
 			const { names } = await import("./names.ts");
+			const called = this.#pi.getSessionName();
 			for (const name of names(this.#pi, this.#context)) {
 				try {
 					await this.#be(name);
+					const now = this.#pi.getSessionName();
+					if (now !== called) this.renamed(now); // while it was none yet
 					return;
 				} catch (error) {
 					if (name.given !== "before" || !(error instanceof XferError)) throw error;

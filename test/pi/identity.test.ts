@@ -100,6 +100,24 @@ describe("the session's name", () => {
 		await until(() => world.state("work", id) === "read", "it to be read");
 	});
 
+	test("changed before the session is a Node is not missed", async () => {
+		const world = makeWorld();
+		// A holder that is elsewhere and has missed its refreshes: its lock is watched for a while before it is taken over.
+		const lock = path.join(world.tree.join("work").directory, "live.lock");
+		const holder = path.join(lock, "zzzzzzzz");
+		fs.mkdirSync(lock);
+		fs.writeFileSync(holder, "elsewhere - 1\n");
+		fs.utimesSync(holder, 0, 0);
+		const tried = new Promise<void>((resolve) => fs.watch(lock, { persistent: false }).once("change", resolve));
+		const pi = await startPi(world, { cwd: path.join(world.home, "work") });
+		await tried;
+		await pi.send({ type: "set_session_name", name: "renamed meanwhile" });
+		expect(world.isLive("work")).toBe(false);
+		fs.rmSync(holder);
+		await until(() => world.tree.has("renamed-meanwhile"), "the other name");
+		expect(world.tree.node("renamed-meanwhile").name).toBe("work");
+	});
+
 	test("changed to another Node's is refused, and nothing changes", async () => {
 		const world = makeWorld();
 		world.tree.join("bob");
