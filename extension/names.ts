@@ -25,11 +25,11 @@ export function* names(pi: ExtensionAPI, { mode, sessionManager, cwd }: Extensio
 	else yield inherited(tree) ?? { name: derivedName(cwd, "pi"), given: false };
 }
 
-/** `$XFER_NODE`, unless another process that is live as that Node handed it down: then it is that one's name. */
+/** `$XFER_NODE`, unless it was handed down by a process, and another is live as that Node: the same in a later session, mostly. Then it is that one's name. */
 function inherited(tree: ReturnType<typeof openTree>): Wish | undefined {
 	const { XFER_NODE: name, XFER_INSTANCE: instance } = process.env;
 	if (!name) return undefined;
 	const given = nodeName(name);
 	const live = tree.has(given) ? tree.node(given).live() : undefined;
-	return live && live.instance === instance && live.pid !== process.pid ? undefined : { name: given, given: true };
+	return live && instance && live.pid !== process.pid ? undefined : { name: given, given: true };
 }

@@ -154,6 +154,16 @@ describe("$XFER_NODE", () => {
 		expect(pi.model.requests.at(-1)?.last.trim()).toBe(`inner ${world.tree.node("inner").live()?.instance}`);
 	});
 
+	test("that a live pi handed down before its /new does not either", async () => {
+		const world = makeWorld();
+		const outer = await startPi(world, { node: "outer" });
+		const before = world.tree.node("outer").live()?.instance;
+		await outer.send({ type: "new_session" });
+		await until(() => ![undefined, before].includes(world.tree.node("outer").live()?.instance), "another instance");
+		const { name } = await be(world, "inner", { env: { XFER_NODE: "outer", XFER_INSTANCE: before } });
+		expect(name).toBe("inner");
+	});
+
 	test("left over by one that has ended does", async () => {
 		const world = makeWorld();
 		const { name } = await be(world, "work", { env: { XFER_NODE: "carol", XFER_INSTANCE: "k3f9q2ab" } });
