@@ -48,8 +48,8 @@ export class XferCommand {
 	async completions(prefix: string): Promise<AutocompleteItem[]> {
 		const typed = prefix.trimStart();
 		const all = await this.#candidates(typed);
-		// What is typed in full is not offered: else the Enter after it would choose it, and not send it.
-		const items = all.filter(({ value, meant }) => (meant || value.startsWith(typed)) && value !== typed);
+		// When something is typed in full nothing is offered: else the Enter after it would choose that, or what begins like it, and not send it.
+		const items = all.some(({ value }) => value === typed) ? [] : all.filter(({ value, meant }) => meant || value.startsWith(typed));
 		return items.map(({ value, description }) => ({
 			value,
 			label: value,

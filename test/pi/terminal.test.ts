@@ -213,6 +213,17 @@ describe("/xfer", () => {
 		tui.keys("C-u");
 	});
 
+	test("runs a sub-command that is typed in full, though a Node's name begins like it", async () => {
+		const { world, tui } = await open();
+		await startPi(world, { node: "listener" });
+		tui.type("/xfer lis");
+		await tui.shows(/listener.*idle/);
+		tui.type("t");
+		await until(() => !/listener.*idle/.test(tui.screen()), "nothing to be offered");
+		tui.keys("Enter");
+		await tui.shows(/alice +this session/);
+	});
+
 	test("sends what is typed, in one Enter, and shows it as a line that costs nothing", async () => {
 		const { world, tui, requests } = await open();
 		tui.type("/xfer send bob fix the flaky test");
