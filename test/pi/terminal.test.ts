@@ -206,6 +206,7 @@ describe("/xfer", () => {
 		await tui.shows(/carol.*idle/);
 		tui.keys("C-u");
 		tui.type("/xfer board new The cache");
+		await until(() => !/carol.*idle/.test(tui.screen()), "what was offered before to be gone"); // else the Enter would choose it
 		tui.keys("Enter");
 		await tui.shows("began Card");
 		tui.type("/xfer board read ");
