@@ -142,9 +142,9 @@ function commandsOf(pi: ExtensionAPI, extension: Extension, composer: Composer):
 			summary: "hand off your own words, as they are",
 			run(words, context) {
 				const { first: to, rest: body } = firstWord(words);
-				if (!to || !body) throw new XferError("EINPUT", "to whom, and what?", "/xfer send alice fix the flaky test");
-				here().me.spokenTo();
 				const recipients = to.split(",").filter((name) => name !== "");
+				if (recipients.length === 0 || !body) throw new XferError("EINPUT", "to whom, and what?", "/xfer send alice fix the flaky test");
+				here().me.spokenTo();
 				tellSent(context, handOff(pi, here(), { to: recipients, body }));
 			},
 			completions: () => liveNodes(here()),

@@ -165,7 +165,8 @@ describe("/xfer send and sent", () => {
 		world.tree.node("bob").inbox.take()?.done();
 		expect((await xfer(pi, `sent ${shortId(item?.id ?? "?")}`)).text).toMatch(/read/);
 		expect(await xfer(pi, "send nobody hello")).toEqual({ type: "error", text: expect.stringMatching(/no Node "nobody"/) });
-		expect((await xfer(pi, "send bob")).type).toBe("error");
+		for (const words of ["send bob", "send , hello"])
+			expect(await xfer(pi, words)).toEqual({ type: "error", text: expect.stringMatching(/^to whom/) });
 		expect((await xfer(pi, "send")).type).toBe("error");
 		expect((await xfer(pi, "sent zzzzzzzz")).type).toBe("error");
 		expect(pi.model.requests).toEqual([]);
