@@ -6,10 +6,11 @@ import { XferError } from "../lib/errors.ts";
 import { cut, oneLine } from "../lib/fence.ts";
 import { shellWord, shortId } from "../lib/filename.ts";
 import { similar } from "../lib/names.ts";
+import { replyAbout, requireSender } from "../lib/reply.ts";
 import { boardCommand } from "./board-command.ts";
 import { Composer } from "./compose.ts";
 import type { Extension, Here } from "./here.ts";
-import { handOff, replyAbout, requireSender } from "./outgoing.ts";
+import { handOff, unmarked } from "./outgoing.ts";
 import { openHandoff } from "./read.ts";
 import { type Completion, firstWord, type SubCommand, tell } from "./sub-command.ts";
 import { chooseTools } from "./tools.ts";
@@ -155,12 +156,14 @@ function commandsOf(pi: ExtensionAPI, extension: Extension, composer: Composer):
 			run(words, context) {
 				const { first: piece, rest: body } = firstWord(words);
 				if (!piece || !body) throw new XferError("EINPUT", "to which one, and what?", "/xfer inbox lists them");
-				const reply = replyAbout(here(), piece);
-				requireSender(here(), reply);
-				here().me.spokenTo();
+				const { me } = here();
+				const reply = replyAbout(me.tree, me.name, piece, me.tree.context.instance);
+				requireSender(me.tree, reply);
+				me.spokenTo();
 				const { answered, hops: _, ...about } = reply; // a person speaks: it is not one more reply of a program
 				const sent = handOff(pi, here(), { ...about, body });
-				tellSent(context, sent, sent.some(({ id }) => id) ? answered() : undefined);
+				const error = sent.some(({ id }) => id) ? answered() : undefined;
+				tellSent(context, sent, error ? unmarked(error) : undefined);
 				extension.show();
 			},
 			completions: () => waiting(here()),

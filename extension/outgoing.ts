@@ -1,11 +1,8 @@
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
 import { describeNode } from "../lib/describe.ts";
-import { XferError } from "../lib/errors.ts";
 import { plainText } from "../lib/fence.ts";
 import { shortId } from "../lib/filename.ts";
-import type { Listed } from "../lib/inbox.ts";
-import type { Message } from "../lib/maildir.ts";
-import { type Outcome, type Outgoing, replyTo } from "../lib/send.ts";
+import type { Outcome, Outgoing } from "../lib/send.ts";
 import type { Tree } from "../lib/tree.ts";
 import type { Here } from "./here.ts";
 import { explain, type Sent, sentType } from "./screen.ts";
@@ -20,12 +17,6 @@ export interface Delivery {
 	readonly error?: string;
 	/** All of it on a line. */
 	readonly words: string;
-}
-
-/** What a reply says of what it answers, and how that is marked once the reply is there. */
-export interface Reply extends Pick<Outgoing, "to" | "kind" | "re" | "thread" | "hops"> {
-	/** @returns what went wrong; nothing that takes the reply back */
-	answered(): string | undefined;
 }
 
 /**
@@ -68,42 +59,7 @@ function whereIs(tree: Tree, to: string): string {
 	}
 }
 
-/**
- * A reply to a Handoff that this Node received, or once more about one that it sent.
- * @throws {XferError} EHANDOFF, EAMBIGUOUS · EHELD when another has it in hand
- */
-export function replyAbout({ me }: Here, piece: string): Reply {
-	const { inbox, sent } = me.node;
-	const { instance } = me.tree.context;
-	let message: Message | undefined;
-	let original: Listed | undefined;
-	let recipient = "";
-	try {
-		message = inbox.maildir.find(piece);
-		original = inbox.look(message);
-	} catch (error) {
-		if (!(error instanceof XferError) || error.code !== "EHANDOFF") throw error;
-		const [standing] = sent.standings([sent.find(piece)]);
-		original = standing?.handoff;
-		recipient = standing?.to ?? "";
-	}
-	if (!original) throw new XferError("EHANDOFF", `the Handoff ${piece} is not there any more`, "write to its sender anew");
-	if (message) inbox.assertMine(message, instance); // before anything is sent: it is marked afterwards
-	return {
-		...replyTo(original, message === undefined, recipient, true),
-		answered() {
-			if (!message) return undefined;
-			try {
-				inbox.mark(inbox.maildir.get(message.id) ?? message, "answered", "", instance);
-				return undefined;
-			} catch (error) {
-				return `the reply is delivered, and ${shortId(message.id)} could not be marked answered: ${explain(error)}`;
-			}
-		},
-	};
-}
-
-/** @throws {XferError} ENODE when nobody could read the reply */
-export function requireSender({ me }: Here, { to: [to = ""] }: Reply): void {
-	if (!me.tree.has(to)) throw new XferError("ENODE", `its sender ${JSON.stringify(to)} is no Node`, "nobody could read the reply");
+/** That a reply is delivered, and what it answers is not marked. */
+export function unmarked(error: unknown): string {
+	return `the reply is delivered, and what it answers could not be marked answered: ${explain(error)}`;
 }

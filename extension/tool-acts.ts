@@ -5,11 +5,12 @@ import { XferError } from "../lib/errors.ts";
 import { fence, injectionLimit, oneLine, plainText } from "../lib/fence.ts";
 import { shortId } from "../lib/filename.ts";
 import { kinds } from "../lib/handoff.ts";
+import { replyAbout, requireSender } from "../lib/reply.ts";
 import type { NodeInfo } from "../lib/tree.ts";
 import { addEntry, endCard, listCards, openCards, showCard } from "./cards.ts";
 import type { Here } from "./here.ts";
 import { type Details, describe, hints } from "./inbound.ts";
-import { type Delivery, handOff, replyAbout, requireSender } from "./outgoing.ts";
+import { type Delivery, handOff, unmarked } from "./outgoing.ts";
 import { openHandoff } from "./read.ts";
 import type { Boarding, HandingOff, Result } from "./tools.ts";
 
@@ -22,17 +23,17 @@ const mostListed = 50;
 export function handTo(pi: ExtensionAPI, here: Here, input: HandingOff): Result<{ sent: Delivery[] }> {
 	const { subject, text, kind, priority } = input;
 	const names = (input.to ?? "").split(",").flatMap((name) => name.trim().replace(/^@(?!all$)/, "") || []);
-	const reply = input.re ? replyAbout(here, input.re) : undefined;
+	const reply = input.re ? replyAbout(here.me.tree, here.me.name, input.re, here.me.tree.context.instance) : undefined;
 	if (!kind && !reply) throw new XferError("EINPUT", "kind is missing", `one of ${kinds.join(", ")}`);
 	if (names.length === 0 && !reply) throw new XferError("EINPUT", "to is missing", "xfer_nodes lists the Nodes");
-	if (reply && names.length === 0) requireSender(here, reply);
+	if (reply && names.length === 0) requireSender(here.me.tree, reply);
 	const { answered, ...about } = reply ?? {};
 	const to = names.length > 0 ? names : (reply?.to ?? []);
 	const sent = handOff(pi, here, { ...about, to, subject, body: text, kind: kind ?? reply?.kind, priority });
 	const delivered = sent.some(({ to, id }) => id !== undefined && (names.length === 0 || to === reply?.to[0]));
-	const doubt = delivered ? answered?.() : undefined;
+	const error = delivered ? answered?.() : undefined;
 	return {
-		text: [...sent.map(({ words }) => words), ...(doubt ? [doubt] : [])].join("\n"),
+		text: [...sent.map(({ words }) => words), ...(error ? [unmarked(error)] : [])].join("\n"),
 		details: { sent },
 		failed: sent.every(({ error }) => error !== undefined),
 	};

@@ -179,8 +179,9 @@ xfer_do_reply() {
 	xfer_args 'as= kind= subject= priority= expires= key=' "$@"
 	xfer_enter
 	xfer_clock 20
-	xfer_mine
 	xfer_find "$_first"
+	_theirs=''
+	case $_state in read | answered) (xfer_mine) 2>/dev/null || _theirs=1 ;; *) xfer_mine ;; esac
 	[ -z "$_wanted${XFER_INSTANCE:-}" ] || xfer_in_hand
 	xfer_head "$_path"
 	case $_h_kind in answer | report) _kind=note ;; *) _kind=answer ;; esac
@@ -191,7 +192,7 @@ xfer_do_reply() {
 	xfer_text "$_name"
 	xfer_hand_off "$_name" "${_o_kind:-$_kind}" "$_re" "${_h_thread:-$_re}" "$_hops" || exit
 	cd "$_home" || exit 1
-	xfer_step "$_answered" answered || xfer_lost "the reply is sent, but $_re was moved by somebody else meanwhile"
+	[ -n "$_theirs" ] || xfer_step "$_answered" answered || xfer_lost "the reply is sent, but $_re was moved by somebody else meanwhile"
 }
 
 # Takes back what was sent and nobody has taken.

@@ -179,6 +179,17 @@ describe("is refused, with nothing changed,", () => {
 		expect(ls(root, "nodes/alice/new")).toEqual([id]);
 	});
 
+	test("what was read is answered though another live instance holds the Node, which alone marks it", async () => {
+		const { root, xfer, send } = make();
+		const id = send("bob", "alice", "x");
+		await xfer("read", "--as", "alice");
+		const live = await openTree({ root, durable: false }).node("alice").goLive();
+		onTestFinished(() => live.end());
+		expect(await xfer("reply", id, "y", "--as", "alice")).toMatchObject({ code: 0, err: expect.not.stringContaining("marked") });
+		expect(ls(root, "nodes/bob/new").length).toBe(1);
+		expect(ls(root, "nodes/alice/cur")).toEqual([`${id}:2,S`]);
+	});
+
 	test("when the ID fits several: exit 2", async () => {
 		const { root, xfer, send } = make();
 		const id = send("bob", "alice", "1");
