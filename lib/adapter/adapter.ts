@@ -84,6 +84,8 @@ class Adapter {
 	#rung: string[] = [];
 	#wake: NodeJS.Timeout | undefined;
 	#publishing: NodeJS.Timeout | undefined;
+	/** Since when there may be failures that nobody was told of, unix ms. */
+	#untold: number | undefined;
 	#status = "idle";
 
 	constructor(tree: Tree, live: Live, guardian: Guardian, options: AdapterOptions) {
@@ -211,6 +213,9 @@ class Adapter {
 			inbox.returnLeases();
 			for (const message of inbox.maildir.list("cur")) if (stateOf("cur", message) === "queued") this.#notice(message);
 			this.#node.tidy();
+			const since = this.#untold;
+			this.#untold = undefined;
+			this.#reportFailures(since);
 		} catch (error) {
 			this.#tell({ what: "error", text: `can't look through cur/: ${messageOf(error)}` });
 		}
@@ -313,13 +318,14 @@ class Adapter {
 		}
 	}
 
-	/** A daemon may have been killed between marking a Handoff failed and telling its sender: then it is told now. */
+	/** A daemon may have been killed between marking a Handoff failed and telling its sender, or the disk was full just then: then it is told now. */
 	#reportFailures(before: number | undefined): void {
 		if (before === undefined) return;
 		try {
 			for (const { handoff, error } of reportFailures(this.#tree, this.#node, before, this.#log)) {
 				const text = `${facts(handoff)}: its sender is told late that it failed${error ? `: ${error.message}` : ""}`;
 				this.#tell({ what: "failed", handoff, text });
+				if (error) this.#untold = before;
 			}
 		} catch (error) {
 			this.#tell({ what: "error", text: `can't look for failures that nobody was told of: ${messageOf(error)}` });
@@ -327,6 +333,7 @@ class Adapter {
 	}
 
 	#tell(event: AdapterEvent): void {
+		if (event.what === "error" && event.handoff) this.#untold ??= this.#context.now();
 		this.#log.write(`${event.what} ${event.text}`);
 		this.#options.onEvent(event);
 	}

@@ -42,7 +42,10 @@ export function reportFailures(tree: Tree, node: Node, before: number, log: LogF
 				to: [handoff.from],
 				kind: "report",
 				subject: `failed: ${handoff.subject}`.slice(0, 200),
-				body: log.last(shortId(handoff.id)) ?? "failed; the daemon was killed before it could say why",
+				body:
+					log.last(` failed ${shortId(handoff.id)}`) ??
+					log.last(shortId(handoff.id)) ??
+					"failed; the daemon was killed before it could say why",
 				re: handoff.id,
 				thread: threadOf(handoff),
 				hops: handoff.hops + 1,

@@ -414,6 +414,23 @@ describe("the daemon", () => {
 		expect(reports()).toEqual([expect.stringMatching(new RegExp(`subject: "failed: broken"\\n(.+\\n)*re: ${id}\\n`))]);
 	});
 
+	test("tells a sender late of a failure that could not be told at once", { timeout: 120_000 }, async () => {
+		const { root, send, daemon, states, reports } = make();
+		const bob = path.join(root, "nodes/bob/tmp");
+		fs.rmSync(bob, { recursive: true });
+		fs.writeFileSync(bob, ""); // nothing can be delivered there
+		const { live, child, ended } = daemon("--on-handoff", "echo why not >&2; exit 3");
+		await live();
+		send("broken");
+		await until(() => states().length === 1);
+		fs.rmSync(bob);
+		fs.mkdirSync(bob);
+		await until(() => reports().length > 0, "the report");
+		expect(reports()).toEqual([expect.stringMatching(/subject: "failed: broken"\n(.+\n)*---\n.*exit code 3, .*why not/)]);
+		child.kill("SIGTERM");
+		expect(await ended).toBe(0);
+	});
+
 	test("has a log, and with --json a document a line", async () => {
 		const { send, once, log } = make();
 		const id = send("one");
