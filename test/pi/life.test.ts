@@ -52,6 +52,16 @@ describe("at the start", () => {
 		expect(pi.model.requests.map((request) => times(request, "waiting for you"))).toEqual([0, 1]);
 	});
 
+	test("what waits gives a client time for its prompt when the session is a Node", async () => {
+		const world = makeWorld();
+		const id = world.send("alice", "waiting for you");
+		const pi = await startPi(world, { node: "alice" });
+		await pi.prompt("the first word is mine");
+		await until(() => world.state("alice", id) === "read", "the mail to be read");
+		await pi.idle();
+		expect(textsOf(pi)[0]).toBe("the first word is mine");
+	});
+
 	test("the first request has the tools already, and what it starts speaks as the Node", async () => {
 		const world = makeWorld();
 		world.tree.join("bob");
@@ -673,9 +683,11 @@ describe("the model", () => {
 		const world = makeWorld();
 		const id = world.send("alice", "is anybody there?");
 		const pi = await startPi(world, { node: "alice", noModel: true });
+		const started = Date.now();
 		await until(() => world.presence("alice").holding === "no-model", "the Node to say why mail waits");
+		await until(() => Date.now() > started + 1000, "longer than mail waits at a start");
 		const second = world.send("alice", "hello?");
-		await pi.send({ type: "get_state" });
+		await until(() => pi.records.some(({ statusText }) => statusText === "✉ alice · 2 waiting (no-model)"), "it to see both");
 		expect(world.all("alice", "queued", [id, second])).toBe(true);
 		expect(await idsIn(pi)).toEqual([]);
 	});

@@ -136,11 +136,15 @@ describe("what arrives", () => {
 describe("what a person types", () => {
 	test("goes first: mail waits while there are words in the editor, and the status says how much", async () => {
 		const { world, tui, isRead, requests } = await open();
+		world.send("alice", "a remark", { kind: "note" });
+		await tui.shows("a remark"); // from here on nothing else keeps mail back
 		tui.type("half a sentence");
 		await tui.shows("half a sentence");
 		const id = world.send("alice", "some work");
 		await tui.shows(/✉ alice · 1 waiting/);
-		expect(world.state("alice", id)).toBe("queued");
+		const later = world.send("alice", "another remark", { kind: "note" });
+		await tui.shows(/✉ alice · 2 waiting/);
+		expect(world.all("alice", "queued", [id, later])).toBe(true);
 		tui.type(" and the rest");
 		tui.keys("Enter");
 		await isRead(id);
