@@ -313,6 +313,7 @@ test("10 MiB in the Inbox are named and never loaded, and keep nothing behind th
 	expect(Math.max(...pi.model.requests.map(({ last }) => last.length))).toBeLessThan(20_000);
 	const note = world.send("alice", "and one more", { kind: "answer" });
 	await until(() => world.state("alice", note) === "read", "the next one to be read");
+	expect(world.inbox("alice").find(({ subject }) => subject === "a large one")?.state).toBe("queued");
 });
 
 test("200 at once from 10 senders are all shown, once each, and in order of each sender", { timeout: 600_000 }, async () => {

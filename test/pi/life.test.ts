@@ -185,23 +185,29 @@ describe("another session in the same process", () => {
 
 	test("again and again leaves nothing open behind it", async () => {
 		const world = makeWorld();
-		const pi = await startPi(world, { node: "alice", before: [reloader(world)] });
-		const watchers = () =>
-			fs.readdirSync(`/proc/${pi.pid}/fdinfo`).flatMap((fd) => {
-				try {
-					return fs.readFileSync(`/proc/${pi.pid}/fdinfo/${fd}`, "utf8").match(/^inotify/gm) ?? [];
-				} catch {
-					return []; // closed meanwhile
-				}
-			}).length;
+		const file = path.join(world.home, "counts.ts");
+		fs.writeFileSync(
+			file,
+			`export default (pi: any) => pi.registerCommand("count", { handler: async (_: string, { ui }: any) => ui.notify("watchers: " + (process.report.getReport() as any).libuv.filter(({ type }: any) => type === "fs_event").length) });`,
+		);
+		const pi = await startPi(world, { node: "alice", before: [reloader(world), file] });
+		const watchers = async () => {
+			const from = pi.records.length;
+			await pi.prompt("/count");
+			const { message } = await pi.next(({ message }) => /^watchers: /.test(message), from);
+			return Number(message.slice("watchers: ".length));
+		};
 		const before = await until(watchers, "it to watch its Inbox");
-		for (let n = 0; n < 15; n++) {
-			await pi.send({ type: "new_session" });
-			await pi.prompt("/again");
+		for (let n = 0; n < 8; n++) {
+			for (const step of [() => pi.send({ type: "new_session" }), () => pi.prompt("/again")]) {
+				const from = pi.records.length;
+				await step();
+				await pi.next(({ statusText }) => statusText === "✉ alice", from); // it watches by then
+			}
 		}
 		const id = world.send("alice", "after all of them");
 		await until(() => world.state("alice", id) === "read", "it to be read");
-		expect(watchers()).toBeLessThanOrEqual(before + 1);
+		expect(await watchers()).toBeLessThanOrEqual(before + 1);
 		expect(fs.readdirSync(path.join(world.root, "nodes/alice/live.lock"))).toHaveLength(1);
 	});
 
