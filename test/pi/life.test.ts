@@ -785,12 +785,14 @@ describe("the tree", () => {
 	});
 });
 
-test("installed as a package it is there, and given by -e besides it is there once", async () => {
+test("installed as a package, twice too, it is there, and given by -e besides it is there once", async () => {
 	const world = makeWorld();
 	const agent = await makeAgent(world, { node: "alice" });
 	const env = { PATH: process.env.PATH, HOME: world.home, PI_CODING_AGENT_DIR: agent.directory, PI_OFFLINE: "1" };
-	const { code, err } = await run([process.execPath, piCli, "install", project], { env, cwd: agent.cwd });
-	expect({ code, err }).toEqual({ code: 0, err: "" });
+	for (let n = 0; n < 2; n++) {
+		const { code, err } = await run([process.execPath, piCli, "install", project], { env, cwd: agent.cwd });
+		expect({ code, err }).toEqual({ code: 0, err: "" });
+	}
 	for (const bare of [true, false]) {
 		const pi = await startPi(world, { agent, bare, args: ["--xfer", "alice"] });
 		const id = world.send("alice", "once");
