@@ -171,8 +171,11 @@ export class Session {
 					this.show();
 				},
 				(error) => {
+					if (this.#ended.signal.aborted) return;
 					this.here = undefined;
-					if (!this.#ended.signal.aborted) this.#tell(error);
+					here.me.end(); // what this process starts is not to speak as a Node that nobody is
+					if (this.#context.hasUI) this.#context.ui.setStatus("xfer", undefined);
+					this.#tell(error);
 				},
 			);
 		});

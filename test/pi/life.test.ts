@@ -726,6 +726,27 @@ describe("the tree", () => {
 		expect((await idsIn(pi)).filter((one) => one === id)).toHaveLength(1);
 	});
 
+	test("can only be read, and has lost the lock: the session is no Node, looks like none, and is one again by its name", async () => {
+		const world = makeWorld();
+		world.tree.join("alice");
+		expect((await mount("--bind", world.root, world.root)).code).toBe(0);
+		atEnd(async () => expect((await run(["umount", world.root], { env: { PATH: process.env.PATH } })).err).toBe(""));
+		const pi = await startPi(world, { node: "alice" });
+		const status = () => pi.records.filter(({ method }) => method === "setStatus").at(-1)?.statusText;
+		fs.rmSync(path.join(world.root, "nodes/alice/live.lock"), { recursive: true });
+		await until(async () => (await mount("-o", "remount,bind,ro", world.root)).code === 0, "the tree to be read-only");
+		await until(() => pi.notices().some((notice) => notice.includes("EROFS")), "it to say so");
+		await until(() => status() === undefined, "the status to be gone");
+		await pi.prompt('TOOL:echo "node: $XFER_NODE"END');
+		await pi.idle();
+		expect(pi.model.requests.at(-1)?.last.trim()).toBe("node:");
+		expect((await mount("-o", "remount,bind,rw", world.root)).code).toBe(0);
+		await pi.prompt("/xfer name alice");
+		await until(() => status() === "✉ alice", "the status to be back");
+		const id = world.send("alice", "welcome back");
+		await until(() => world.state("alice", id) === "read", "it to be read");
+	});
+
 	test("is on a full disk: pi works on, and reads its mail", async () => {
 		const world = makeWorld();
 		fs.mkdirSync(world.root);
