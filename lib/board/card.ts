@@ -47,7 +47,7 @@ export interface Card {
 	readonly introduction: { readonly begin: number; readonly end: number };
 	/** In the order of the file; each id once. */
 	readonly entries: readonly Entry[];
-	/** Torn beginnings of what stands in another place: no Entries of their own. */
+	/** Torn beginnings of what stands in another place, and copies of what is to be made whole: no Entries of their own. */
 	readonly beginnings: readonly Beginning[];
 	readonly warnings: readonly CardWarning[];
 }
@@ -251,13 +251,15 @@ export function parseCard(bytes: Buffer): Card {
 		if (at === undefined || !before) {
 			seen.set(entry.id, entries.length);
 			entries.push(entry);
-		} else if (torn && startsWith(before.raw, entry.raw)) {
-			if (before.raw.length > entry.raw.length) beginnings.push({ begin: entry.begin, end: entry.end, of: undefined }); // else it is the same
+		} else if (entry.raw.equals(before.raw) || (torn && startsWith(before.raw, entry.raw))) {
+			// The same once more is nothing, until the first one is made whole: then it would be another.
+			const goes = entry.raw.length < before.raw.length || before.flaws.length > 0;
+			if (goes) beginnings.push({ begin: entry.begin, end: entry.end, of: undefined });
 		} else if (before.is("torn") && entry.raw.length > before.raw.length && startsWith(entry.raw, before.raw)) {
 			entries[at] = entry; // its writer began again
 			beginnings = beginnings.map((one) => (one.of === before ? { ...one, of: entry } : one));
 			beginnings.push({ begin: before.begin, end: before.end, of: entry });
-		} else if (!entry.raw.equals(before.raw)) {
+		} else {
 			const other = new Entry(bytes, undefined, part, [...flaws, "duplicate"]);
 			if (seen.has(other.id)) return;
 			seen.set(other.id, entries.length);

@@ -64,7 +64,8 @@ export function mendCard(bytes: Buffer, date = 0): Buffer {
 		parts.push(bytes.subarray(at, place.begin), raw);
 		at = place.end;
 	}
-	return escapeMarkers(Buffer.concat([...parts, bytes.subarray(at), Buffer.from(at === bytes.length ? "\n" : "")]));
+	const rest = bytes.subarray(at);
+	return escapeMarkers(Buffer.concat([...parts, rest, Buffer.from(rest.includes(10) ? "" : "\n")]));
 }
 
 /** Unites the sides that git left in a file. */

@@ -589,6 +589,27 @@ describe("Mending", () => {
 		expect(mendCard(mended).equals(mended)).toBe(true);
 	});
 
+	test.each([
+		["by hand, with an id", "\n### aaaaaaa0 · note · Bob · 2026-11-30\n\nhello\n<!-- aaaaaaa0 -->\n"],
+		["by hand, without a closing line", "\n### aaaaaaa0 · note · Bob · 2026-11-30\n\nhello\n"],
+	])("makes one Entry of what was added twice, as a writer does that lost sight of the Card: %s", (_, typed) => {
+		const bytes = card(head, entry("bbbbbbb0"), utf8(typed), utf8(typed), entry("ccccccc0"));
+		const mended = mendCard(bytes);
+		expect(texts(mended)).toEqual(texts(bytes));
+		expect(parseCard(mended).entries.map(({ id, flaws }) => [id, flaws])).toEqual([
+			["bbbbbbb0", []],
+			["aaaaaaa0", []],
+			["ccccccc0", []],
+		]);
+		expect(mendCard(mended)).toBe(mended);
+	});
+
+	test("has nothing to do the second time, also when the file ended in the middle of a CR LF", () => {
+		const mended = mendCard(card(head, utf8("\n### note · bob\n\nhi\r")));
+		expect(parseCard(mended).entries.map(({ flaws }) => flaws)).toEqual([[]]);
+		expect(mendCard(mended)).toBe(mended);
+	});
+
 	test("has nothing to do the second time, also when the sides between git's markers are the same", () => {
 		const typed = utf8("### note · bob\n\nhi\n");
 		const mended = mendCard(card(head, "<<<<<<< a\n", typed, "=======\n", typed, ">>>>>>> b\n"));
