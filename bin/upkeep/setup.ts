@@ -4,18 +4,18 @@ import { XferError } from "../../lib/errors.ts";
 import { shellWord } from "../../lib/filename.ts";
 import { hostOf } from "../../lib/hooks/hosts/hosts.ts";
 import { hostNames } from "../../lib/hooks/hosts/names.ts";
-import { allowed, make, planRemoval, planSetup } from "../../lib/hooks/setup.ts";
+import { allowed, type Change, make, planRemoval, planSetup } from "../../lib/hooks/setup.ts";
 import { projectDirectory } from "../../lib/identity.ts";
 import { nodeName } from "../../lib/names.ts";
 import { visible } from "../../lib/visible.ts";
 import type { Values } from "../command.ts";
 import { diff } from "../diff.ts";
 import { exit, report } from "../errors.ts";
-import { note, paint, print, readAnswer } from "../output.ts";
+import { note, paint, print, printJson, readAnswer } from "../output.ts";
 import type { Session } from "../session.ts";
 
 /** Shows what changes in a host's files, and makes it. */
-export async function setup({ tree }: Session, [word = ""]: readonly string[], values: Values): Promise<number> {
+export async function setup({ tree, json }: Session, [word = ""]: readonly string[], values: Values): Promise<number> {
 	const host = hostOf(word);
 	if (!host)
 		throw new XferError("EINPUT", `no host ${JSON.stringify(word)} here`, `one of ${hostNames.join(", ")}; any other: xfer adapter`);
@@ -35,25 +35,33 @@ export async function setup({ tree }: Session, [word = ""]: readonly string[], v
 				pointer: wants("pointer", `Add a few lines about xfer to ${pointer}? [y/N] `) ? pointer : undefined,
 			};
 	const changes = removing ? planRemoval(host, options) : planSetup(host, options);
+	const now = removing || dry ? [] : host.setup.wants;
 	let code: number = exit.done;
-	if (changes.length === 0) print(`${host.name}: ${removing ? "nothing of ours is there" : "it is set up already"}\n`);
+	if (changes.length === 0 && !json) print(`${host.name}: ${removing ? "nothing of ours is there" : "it is set up already"}\n`);
+	const made: Change[] = [];
 	for (const change of changes) {
-		const { file, before, after } = change;
-		print(`${paint("bold", visible(file))}${after === undefined ? " is removed" : before === undefined ? " is made" : ""}\n`);
-		for (const line of diff(before ?? "", after ?? ""))
-			print(`${paint(line.startsWith("+") ? "green" : line.startsWith("-") ? "red" : "dim", visible(line.replaceAll("\t", "    ")))}\n`);
-		if (change.note) print(`${visible(change.note)}\n`);
-		if (dry || before === after) continue;
+		const { before, after } = change;
+		if (!json) show(change);
 		try {
-			make(change, removing);
+			if (!dry && before !== after) make(change, removing);
+			made.push(change);
 		} catch (error) {
 			code = report(error); // and on with the others
 		}
 	}
+	if (json) printJson("xfer.setup/1", { host: host.name, dryRun: dry, changes: made, now: code === exit.done ? now : [] });
 	if (removing || dry || code !== exit.done) return code;
-	if (!options.allow) note(`to let it run xfer unasked: xfer setup ${word} --allow`);
-	for (const want of host.setup.wants) print(`now: ${want}\n`);
+	const same = `${values.project ? " --project" : ""}${base.name ? ` --name ${base.name}` : ""}`;
+	if (!options.allow) note(`to let it run xfer unasked: xfer setup ${word}${same} --allow`);
+	if (!json) for (const want of now) print(`now: ${want}\n`);
 	return code;
+}
+
+function show({ file, before, after, note: why }: Change): void {
+	print(`${paint("bold", visible(file))}${after === undefined ? " is removed" : before === undefined ? " is made" : ""}\n`);
+	for (const line of diff(before ?? "", after ?? ""))
+		print(`${paint(line.startsWith("+") ? "green" : line.startsWith("-") ? "red" : "dim", visible(line.replaceAll("\t", "    ")))}\n`);
+	if (why) print(`${visible(why)}\n`);
 }
 
 /** Whether a person says yes; nobody is asked where nobody could answer. */

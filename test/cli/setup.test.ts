@@ -217,6 +217,18 @@ test("a file of that name that a person wrote is not taken for ours, and is back
 	expect(all()).toEqual({ ".codex/rules/xfer.rules": own });
 });
 
+test("--json prints a document, and the line that would allow more says the same place and name", async () => {
+	const { setup, home } = make();
+	const first = await setup("claude", "--project", "--name", "api", "--json");
+	const file = path.join(home, "proj", files.claude);
+	expect(JSON.parse(first.out)).toMatchObject({ schema: "xfer.setup/1", host: "claude", dryRun: false, changes: [{ file }] });
+	expect(first.err).toContain("xfer setup claude --project --name api --allow");
+	const second = await setup("claude", "--project", "--name", "api", "--json");
+	expect(JSON.parse(second.out)).toMatchObject({ changes: [] });
+	const dry = await setup("claude", "--project", "--remove", "--dry-run", "--json");
+	expect(JSON.parse(dry.out)).toMatchObject({ dryRun: true, changes: [{ file, before: fs.readFileSync(file, "utf8") }], now: [] });
+});
+
 test("a pointer goes to the project's file, and nothing else of it changes", async () => {
 	const { setup, cwd } = make();
 	for (const text of [undefined, "# Rules\n\nBe kind.\n", "no newline"]) {
