@@ -32,7 +32,7 @@ export interface Change {
 const wholeBegins = 30;
 
 /** The commands that an agent may run unasked: none that runs another. */
-export const allowed = ["send", "reply", "inbox", "read", "mark", "sent", "nodes", "board"] as const;
+export const allowed = ["send", "reply", "inbox", "read", "mark", "sent", "nodes", "board", "help"] as const;
 
 export interface SetupOptions {
 	readonly place: Place;

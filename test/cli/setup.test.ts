@@ -257,6 +257,7 @@ test("rules never allow what runs other commands", async () => {
 	const { setup, all } = make();
 	for (const { name } of hosts) await setup(name, "--allow");
 	for (const text of Object.values(all())) expect(text).not.toMatch(/xfer (?:run|adapter)|"(?:run|adapter)"|xfer:\*/);
+	expect(all()[".claude/settings.json"]).toContain("Bash(xfer help:*)"); // what a session's first words point to
 });
 
 test("the plugin for opencode is a module, and does nothing when xfer is not there", async () => {
