@@ -55,8 +55,9 @@ UserPromptSubmit | BeforeAgent) ;;
 Stop | AfterAgent) ;;
 *) silent ;;
 esac
-# One read: a host may leave it open. The first session_id that is a key; in a text its quotes would have backslashes.
-session=$(dd bs=65536 count=1 2>/dev/null | tr -d '\000\n' | awk '{ if (match($0, /"session_id"[ \t]*:[ \t]*"[A-Za-z0-9._-]+"/)) { s = substr($0, RSTART, RLENGTH); sub(/"$/, "", s); sub(/.*"/, "", s); print s } }')
+# One read: a host may leave it open, or say nothing. The first session_id that is a key; in a text its quotes would have backslashes.
+limit='' && command -v timeout >/dev/null && limit='timeout 2'
+session=$($limit dd bs=65536 count=1 2>/dev/null | tr -d '\000\n' | awk '{ if (match($0, /"session_id"[ \t]*:[ \t]*"[A-Za-z0-9._-]+"/)) { s = substr($0, RSTART, RLENGTH); sub(/"$/, "", s); sub(/.*"/, "", s); print s } }')
 [ -n "$session" ] || silent
 pid=$(xfer_caller)
 

@@ -34,6 +34,14 @@ describe.each(["dash", "busybox sh"])("%s", (shell) => {
 		expect(states("claude-proj")).toEqual({ one: "read", note: "queued", two: "read" });
 	});
 
+	test("does not wait for a host that says nothing", async () => {
+		const { host } = make();
+		const start = performance.now();
+		const line = `${shell} '${path.join(project, "spec/xfer-hook.sh")}' gemini BeforeAgent`;
+		expect(await host().shell(line, undefined, { open: true })).toEqual({ code: 0, out: "{}\n", err: "" });
+		expect(performance.now() - start).toBeLessThan(10_000);
+	});
+
 	test("speaks JSON to gemini, whatever a text holds", async () => {
 		const { hook, host, send } = make();
 		const gemini = host();
