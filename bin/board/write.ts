@@ -150,6 +150,7 @@ async function printEntry(session: Session, board: Board, word: string, file: st
 	if (session.json) printJson("xfer.entry/1", { file, ...entryDocument(entry), mentioned: told.map(mentionDocument) });
 	else printLine(word, entry.id, file);
 	tellMentioned(told);
+	if (told.some(({ error }) => error) && isRepository(board)) note("who is on another machine is told there, by xfer board sync");
 	if (hidden) note(`xfer: ${stem(file)} was removed: to have it back in the lists, xfer board rm ${shellWord(stem(file))} --undo`);
 }
 
