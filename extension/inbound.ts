@@ -124,8 +124,9 @@ export class Inbound {
 
 	/** How many wait, and since when, unix ms. */
 	waiting(): { count: number; oldest: number } {
-		const { items, counts } = this.#me.node.inbox.list({ states: (state) => state === "queued", limit: 1 });
-		return { count: counts.queued ?? 0, oldest: items[0]?.date ?? 0 };
+		const { items, counts } = this.#me.node.inbox.list({ states: (state) => state === "queued", limit: most });
+		// Some that lie in new/ may have expired.
+		return { count: items.length < most ? items.length : (counts.queued ?? 0), oldest: items[0]?.date ?? 0 };
 	}
 
 	/** What joins at a boundary of a run, as what pi is to append there, and whether the run goes on for it. */
@@ -255,6 +256,7 @@ export class Inbound {
 		const { inbox } = this.#me.node;
 		this.#forget();
 		const { items, counts } = inbox.list({ states: (state) => state === "queued", except: this.#digested, limit: most });
+		if (items.length < most && (counts.queued ?? 0) > items.length + this.#digested.size) this.#endExpired();
 		this.#recent = this.#recent.filter(({ date }) => now - date < minute);
 		const flooding = floods([...items, ...this.#recent]);
 		const isDigest = ({ from, priority, size }: Listed) =>
@@ -313,8 +315,14 @@ export class Inbound {
 		for (const id of this.#digested) if (!queued.has(id)) this.#digested.delete(id);
 	}
 
+	/** What has expired is no work, and would be counted as what waits: a take ends it. */
+	#endExpired(): void {
+		const { inbox } = this.#me.node;
+		for (const message of inbox.maildir.list("new")) if (inbox.look(message)?.state === "expired") this.#takeNew({ message });
+	}
+
 	/** Takes one that this session has not been shown: one that it holds already is only marked. */
-	#takeNew(item: Listed): Taken | undefined {
+	#takeNew(item: Pick<Listed, "message">): Taken | undefined {
 		let taken: Taken | undefined;
 		try {
 			taken = this.#me.node.inbox.take({ message: item.message });

@@ -467,6 +467,17 @@ describe("what waited at the start", () => {
 		expect(pi.model.requests).toHaveLength(1);
 	});
 
+	test("is neither announced nor counted when it has expired", async () => {
+		const world = makeWorld();
+		await (await startPi(world, { node: "alice" })).stop(); // the first start of a day clears it away
+		world.send("alice", "too old", { expires: Date.now() - 1000 });
+		const pi = await startPi(world, { node: "alice" });
+		await until(() => ls(world.root, "nodes/alice/new").length === 0, "it to be ended");
+		await until(() => pi.records.filter(({ method }) => method === "setStatus").at(-1)?.statusText === "✉ alice", "the status");
+		expect(pi.notices()).toEqual([]);
+		expect(await pi.injected()).toEqual([]);
+	});
+
 	test("is no notice when nothing did", async () => {
 		const world = makeWorld();
 		const pi = await startPi(world, { node: "alice" });
