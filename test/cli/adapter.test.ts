@@ -422,7 +422,7 @@ describe("the daemon", () => {
 		const { live, child, ended } = daemon("--on-handoff", "echo why not >&2; exit 3");
 		await live();
 		send("broken");
-		await until(() => states().length === 1);
+		await until(() => states()[0] === ",E=failed:2,F", "the failure");
 		fs.rmSync(bob);
 		fs.mkdirSync(bob);
 		await until(() => reports().length > 0, "the report");
