@@ -119,7 +119,8 @@ function commandsOf(pi: ExtensionAPI, extension: Extension, composer: Composer):
 				if (!name) return tell(context, names(here()));
 				const before = extension.isHere();
 				const given = await extension.name(name);
-				tell(context, before && here().me.name !== given ? `${given} is a name of ${here().me.name} now` : `this session is ${given}`);
+				const { name: own } = here().me;
+				tell(context, before && own !== given ? `${given} is a name of ${own} now` : `this session is ${own}`);
 			},
 		},
 		inbox: {

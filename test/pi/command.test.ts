@@ -51,6 +51,14 @@ describe("/xfer", () => {
 		await pi.idle();
 	});
 
+	test("name, with another name of a Node that is away, says which Node the session is", async () => {
+		const world = makeWorld();
+		world.tree.join("work").alias("other");
+		const pi = await startPi(world, { args: ["--xfer", "Not A Name"] });
+		await until(() => pi.notices().length > 0, "it to say so");
+		expect((await xfer(pi, "name other")).text).toBe("this session is work");
+	});
+
 	test("typed right at the start waits until the session is a Node", async () => {
 		const world = makeWorld();
 		const pi = await startPi(world, { args: ["--xfer", "alice"] });
