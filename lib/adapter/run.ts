@@ -1,6 +1,7 @@
-import { spawn } from "node:child_process";
+import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { closeSync, constants, lstatSync, openSync, rmSync, writeSync } from "node:fs";
 import { constants as system } from "node:os";
+import type { Readable } from "node:stream";
 import { type Context, unique } from "../context.ts";
 import { formatDuration } from "../duration.ts";
 import { errno } from "../errors.ts";
@@ -70,7 +71,15 @@ export async function runCommand({ program, log, onOutput, forward }: RunOptions
 		logError,
 		...rest,
 	});
-	const child = spawn(program.file, program.args, { stdio: ["inherit", "pipe", "pipe"] });
+	const unstarted = (error: unknown) =>
+		result(errno(error) === "ENOENT" ? 127 : 126, { error: error instanceof Error ? error.message : String(error) });
+	let child: ChildProcessByStdio<null, Readable, Readable>;
+	try {
+		child = spawn(program.file, program.args, { stdio: ["inherit", "pipe", "pipe"] });
+	} catch (error) {
+		closeSync(fd);
+		return unstarted(error); // ENOTDIR is thrown, ENOENT is told by an event
+	}
 	const keep = (to: 1 | 2) => (chunk: Buffer) => {
 		end.add(chunk);
 		try {
@@ -87,7 +96,7 @@ export async function runCommand({ program, log, onOutput, forward }: RunOptions
 	try {
 		return await new Promise<RunResult>((resolve) => {
 			child.once("error", (error) => {
-				if (child.pid === undefined) resolve(result(errno(error) === "ENOENT" ? 127 : 126, { error: error.message }));
+				if (child.pid === undefined) resolve(unstarted(error));
 			});
 			child.once("exit", (code, signal) => {
 				const finish = () => {

@@ -46,9 +46,12 @@ test.each([
 	expect(reports()).toEqual([expect.stringMatching(new RegExp(`\\nended: ${words}\\n(.+\\n)*\\nIt printed nothing\\.\\n$`))]);
 });
 
-test("a command that is not there is reported too", async () => {
+test.each([
+	["no-such-program-here", 127],
+	["/etc/passwd/program", 126],
+])("%s, which is not there, is reported too", async (program, code) => {
 	const { xfer, reports } = make();
-	expect(await xfer("no-such-program-here")).toMatchObject({ code: 127, err: expect.stringContaining("could not be started") });
+	expect(await xfer(program)).toMatchObject({ code, err: expect.stringContaining("could not be started") });
 	expect(reports()).toEqual([expect.stringContaining("ended: could not be started")]);
 });
 
