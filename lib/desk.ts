@@ -42,7 +42,11 @@ export function setSlip(node: string, name: Slip, text: string | number | undefi
 		write();
 	} catch (error) {
 		if (errno(error) !== "ENOENT") throw error;
-		mkdirSync(`${node}/.hook`, { mode: 0o700 });
+		try {
+			mkdirSync(`${node}/.hook`, { mode: 0o700 });
+		} catch (error) {
+			if (errno(error) !== "EEXIST") throw error; // another hook of the session was first
+		}
 		write();
 	}
 	move(temporary, file);
