@@ -68,7 +68,11 @@ async function main(args: readonly string[]): Promise<number> {
 			answer.lost();
 			throw error;
 		}
-		answer.taken();
+		try {
+			answer.taken();
+		} catch (error) {
+			log(root, `${name} ${word}`, `shown, and not marked: ${explain(error)}`); // the host has it: the code still says so
+		}
 		fired(root, host.name);
 		return answer.output.code;
 	} catch (error) {

@@ -27,7 +27,10 @@ export interface Call {
 /** What is to be given to the host, and to be done once that has happened, or could not. */
 export interface Answer {
 	readonly output: Output;
-	/** The host has it: what it shows is read. */
+	/**
+	 * The host has it: what it shows is read.
+	 * @throws {XferError} ELOST · the system's error, the first of them: what could not be marked is shown again
+	 */
 	taken(): void;
 	/** It could not be given: what it shows goes back. */
 	lost(): void;
@@ -108,10 +111,19 @@ function speak({ host, action, event }: Call, me: Me, found: Offer): Answer {
 	return {
 		output: (ways[action as keyof typeof ways] ?? host.context)(speech),
 		taken() {
-			for (const taken of shown) taken.done();
-			if (digest.length === 0) return;
-			const named = (slip(directory, "named") ?? "").split("\n");
-			setSlip(directory, "named", [...named, ...digest.map(({ id }) => id)].slice(-500).join("\n"));
+			const failures: unknown[] = [];
+			for (const taken of shown) {
+				try {
+					taken.done();
+				} catch (error) {
+					failures.push(error); // it comes back with its lease; the others are marked all the same
+				}
+			}
+			if (digest.length > 0) {
+				const named = (slip(directory, "named") ?? "").split("\n");
+				setSlip(directory, "named", [...named, ...digest.map(({ id }) => id)].slice(-500).join("\n"));
+			}
+			if (failures.length > 0) throw failures[0];
 		},
 		lost() {
 			for (const taken of shown) taken.release();

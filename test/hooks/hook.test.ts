@@ -2,6 +2,9 @@
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
+import { hook } from "../../lib/hooks/hook.ts";
+import { claude } from "../../lib/hooks/hosts/claude.ts";
+import type { Action } from "../../lib/hooks/hosts/host.ts";
 import { hostOf } from "../../lib/hooks/hosts/hosts.ts";
 import { cli, ls, run, tempTree, until } from "../helpers.ts";
 import { type HookResult, hookLine, hostsIn, spoken } from "./host.ts";
@@ -128,6 +131,29 @@ describe("mail", () => {
 		expect(states("claude-proj")).toEqual({ one: "queued" });
 		expect(spoken(await hook(claude, "claude", "UserPromptSubmit"))).toMatch(/delivery="2"/);
 		expect(states("claude-proj")).toEqual({ one: "read" });
+	});
+
+	test("of which one can't be marked any more is marked all the same", async () => {
+		const { root, cwd, env, send, states } = hostsIn();
+		const call = (event: string, action: Action) =>
+			hook({
+				host: claude,
+				event,
+				action,
+				input: { session_id: "s1", cwd },
+				name: undefined,
+				env,
+				signal: () => AbortSignal.timeout(5000),
+			});
+		await call("SessionStart", "start");
+		const subjects = ["one", "two", "three"];
+		for (const subject of subjects) send("claude-proj", subject, { subject, kind: "note" });
+		const answer = await call("UserPromptSubmit", "prompt");
+		const [first = ""] = ls(root, "nodes/claude-proj/cur").sort();
+		fs.renameSync(path.join(root, "nodes/claude-proj/cur", first), path.join(root, "nodes/claude-proj/new", first.replace(/,.*/, "")));
+		expect(() => answer?.taken()).toThrow("not in hand any more");
+		expect(states("claude-proj")).toEqual({ one: "queued", two: "read", three: "read" });
+		await call("SessionEnd", "end");
 	});
 
 	test("that a killed session had in hand is shown by the next one", async () => {
