@@ -1022,7 +1022,11 @@ xfer_holder() {
 		END
 		[ "$_h_torn" = 1 ] && xfer_age "./$_card" '' && [ "${_age#-}" -lt 2 ] && sleep 1 || break
 	done
-	[ -n "$_h_date" ] && [ -r "$_card" ] || { rm -f "$_spool" && xfer_die 1 "can't read $PWD/$_card"; } # nobody knows who holds it
+	if [ -z "$_h_date" ] || [ ! -r "$_card" ]; then # nobody knows who holds it
+		rm -f "$_spool"
+		xfer_regular "$_card" || xfer_die 3 "$_card is gone"
+		xfer_die 1 "can't read $PWD/$_card"
+	fi
 	case $_h_holder@$_h_on in @ | "$_me@" | "$_me@$_on") ;; *) return 1 ;; esac
 }
 

@@ -146,6 +146,10 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		});
 		expect([code, out, err]).toEqual([3, "", "xfer: x-aaaaaa.md is gone\n"]);
 		expect([ls(root, "board"), ls(root, "board", ".locks")]).toEqual([[".locks"], []]);
+		card("x-aaaaaa.md");
+		const claimed = await board("bob", ["claim", "aaaaaa"], { env: instead("awk", `rm -f "${target}"; exec $real "$@"`) });
+		expect(claimed).toMatchObject({ code: 3, out: "", err: "xfer: x-aaaaaa.md is gone\n" });
+		expect([ls(root, "board"), ls(root, "board", ".locks")]).toEqual([[".locks"], []]);
 	});
 
 	test("a write that fails is said, and what it left is torn", async () => {
