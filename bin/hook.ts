@@ -1,9 +1,10 @@
-import { appendFileSync, closeSync, openSync, readSync, renameSync, statSync, utimesSync } from "node:fs";
+import { closeSync, openSync, readSync, utimesSync } from "node:fs";
 import { createContext } from "../lib/context.ts";
 import { errno } from "../lib/errors.ts";
 import { hook } from "../lib/hooks/hook.ts";
 import { type Input, waitLimit } from "../lib/hooks/hosts/host.ts";
 import { eventOf, hostOf } from "../lib/hooks/hosts/hosts.ts";
+import { LogFile } from "../lib/log-file.ts";
 import { slug } from "../lib/names.ts";
 import { explain } from "./errors.ts";
 import { print } from "./output.ts";
@@ -14,8 +15,6 @@ const budget = 2000;
 const window = (waitLimit - 5) * 1000;
 /** Most bytes of an event. */
 const mostInput = 256 * 1024 * 1024;
-/** Bytes of the log, after which it begins anew; what it was is kept once. */
-const logLimit = 262_144;
 
 /** What a host's hooks call: `xfer hook HOST EVENT [--name NAME]`, with the event on standard input. Ends with 0 whatever goes wrong. */
 async function main(args: readonly string[]): Promise<number> {
@@ -163,14 +162,7 @@ function parse(text: string): Input | undefined {
 
 /** A line for who looks why nothing came. Never a reason to be in the host's way. */
 function log(root: string, what: string, why: string): void {
-	const file = `${root}/hook.log`;
-	if (root === "") return;
-	try {
-		if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) > logLimit) renameSync(file, `${file}.1`);
-		appendFileSync(file, `${new Date().toISOString()} ${process.pid} ${what}: ${why.replace(/\s+/g, " ")}\n`, { mode: 0o600 });
-	} catch {
-		// no tree, or none that can be written to
-	}
+	if (root !== "") new LogFile({ now: Date.now }, `${root}/hook.log`).write(`${process.pid} ${what}: ${why.replace(/\s+/g, " ")}`);
 }
 
 /** Notes that a hook of this host was run: a host that does not trust it never does that, and says nothing. */

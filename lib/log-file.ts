@@ -14,7 +14,7 @@ export function logFiles(directory: string): string[] {
 	return listNames(directory).filter((name) => /^adapter\.log(\.1)?$/.test(name));
 }
 
-/** A log of one line for each thing that happened: date, then text in which control characters are shown. Written by one process at a time. */
+/** A log of one line for each thing that happened: date, then text in which control characters are shown. Several may write it; of two that find it full at once, one may take the former log of the other away. */
 export class LogFile {
 	readonly path: string;
 	readonly #context: Pick<Context, "now">;

@@ -42,7 +42,7 @@ xfer_help() {
 		xfer.sh join NAME                   makes a Node
 		xfer.sh live NAME CMD...            is that Node while CMD runs
 		xfer.sh doctor --json FILE          what a reader sees in a file
-		xfer.sh board list [--all] [--mine] id, title, by, Entries, date and author of the last, holder
+		xfer.sh board list [--all] [--mine] id, title, by, Entries, date and author of the last, holder, whether done
 		xfer.sh board new TITLE ["the text"]; show CARD; add CARD "the text" [--type finding]
 		xfer.sh board claim CARD [--for 2h]; release CARD; done CARD ["the text"]
 		--as NAME: who acts (else $XFER_NODE, else the login name). send, reply: --subject S --kind K --expires 30m
@@ -1341,9 +1341,10 @@ END {
 		read("./" file, large)
 		state()
 		split(holder, h, "@")
+		over = gone ? "removed" : ended ? "done" : ""
 		if (mode == "holder") {
 			print later()
-			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]] "\n" (gone ? "removed" : ended ? "done" : "")
+			print h[1] "\n" clean(h[2], "shown") "\n" shown(until) "\n" cut[order[m]] "\n" over
 			exit
 		}
 		if (((ended || gone) && !all) || (mine && front["created_by"] != me && holder != me "@" on && holder != me "@")) continue
@@ -1352,8 +1353,8 @@ END {
 		maker = front["created_by"] == "" ? "unknown" : clean(front["created_by"], "shown")
 		i = order[m]
 		w = m ? place[i] : made
-		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" id6 "$") ? substr(file, RSTART + 1) : file, "shown"),
-			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, h[1]
+		printf "%s\037%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w, clean(match(file, "-" id6 "$") ? substr(file, RSTART + 1) : file, "shown"),
+			clean(title, "shown"), maker, large ? "?" : m, shown(w), m ? author[i] : maker, h[1], over
 	}
 }'
 

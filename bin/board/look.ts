@@ -59,8 +59,17 @@ function row({ id, title, createdBy, count, last, holder, done, removed }: CardI
 	return [id, count === undefined ? "?" : String(count), formatAge(last.date, now), last.author, state, title];
 }
 
-function plainRow({ id, title, createdBy, count, last, holder }: CardInfo): readonly string[] {
-	return [id, title, createdBy, String(count ?? "?"), isoDate(last.date), last.author, holder?.name ?? ""];
+function plainRow({ id, title, createdBy, count, last, holder, done, removed }: CardInfo): readonly string[] {
+	return [
+		id,
+		title,
+		createdBy,
+		String(count ?? "?"),
+		isoDate(last.date),
+		last.author,
+		holder?.name ?? "",
+		removed ? "removed" : done ? "done" : "",
+	];
 }
 
 export async function show(session: Session, [piece = ""]: readonly string[], values: Values): Promise<undefined> {

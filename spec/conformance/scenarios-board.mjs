@@ -34,7 +34,7 @@ async function make(run, title, ...args) {
 	return { id, file: path.basename(file) };
 }
 
-/** The rows that `list` prints: id, title, by, Entries, date, author, holder. */
+/** The rows that `list` prints: id, title, by, Entries, date, author, holder, whether done or removed. */
 async function list(run, ...args) {
 	const { text } = await run(["board", "list", ...args]);
 	return text
@@ -76,7 +76,7 @@ scenario("new makes a Card whole, for its owner alone, and list shows it", async
 	const lines = read(t, file).replace(/"/g, ""); // a value may be quoted
 	equal(lines, `---\nid: ${id}\ntitle: Cache layer\ncreated_by: alice\ncreated_at: ${date}\n---\n\nWhere do we keep it?\n`, "the file");
 	const [row, ...more] = await list(t.take);
-	equal([row, more], [[id, "Cache layer", "alice", "0", row?.[4], "alice", ""], []], "the list");
+	equal([row, more], [[id, "Cache layer", "alice", "0", row?.[4], "alice", "", ""], []], "the list");
 	equal(Date.parse(row[4]), Date.parse(date), "the date in the list");
 	equal((await t.take(["board", "show", id])).text, read(t, file), "what show prints");
 });
@@ -379,7 +379,7 @@ scenario("done ends the claim and hides the Card until somebody adds to it", asy
 	check(new RegExp(`^done\\t${ID}{8}\\t${file}\\n$`).test(text), `done prints ${JSON.stringify(text)}`);
 	equal(entriesIn(t, file).at(-1).slice(1), ["done", "alice", "all of it"], "the Entry");
 	await t.take(asBob("board", "claim", id), { exit: 5 }); // what is done is not to be done again
-	equal([await list(t.send), (await list(t.send, "--all")).map((row) => [row[0], row[6]])], [[], [[id, ""]]], "the lists");
+	equal([await list(t.send), (await list(t.send, "--all")).map((row) => [row[0], row[6], row[7]])], [[], [[id, "", "done"]]], "the lists");
 	await t.send(asBob("board", "add", id, "it came back"));
 	equal(
 		(await list(t.take)).map((row) => row[0]),
@@ -420,7 +420,16 @@ scenario("the list: newest activity first; what is done or removed only with --a
 		"board/held-aaaaa8.md": card("aaaaa8", "held", entry("aaaaaaaa", "claim", "bob", "2026-01-07T00:00:00.25Z", `until ${FUTURE} on h`)),
 	});
 	const before = t.snapshot();
-	const row = (n, title, count, date, author, holder = "") => [`aaaaa${n}`, title, "eve", `${count}`, Date.parse(date), author, holder];
+	const row = (n, title, count, date, author, holder = "", over = "") => [
+		`aaaaa${n}`,
+		title,
+		"eve",
+		`${count}`,
+		Date.parse(date),
+		author,
+		holder,
+		over,
+	];
 	const seen = async (...args) => (await list(t.take, ...args)).map((row) => row.map((field, i) => (i === 4 ? Date.parse(field) : field)));
 	const [a, b, c, d] = [
 		[
@@ -428,7 +437,7 @@ scenario("the list: newest activity first; what is done or removed only with --a
 			row(7, "torn", 1, "2026-01-07T00:00:00.500Z", "bob"),
 			row(8, "held", 1, "2026-01-07T00:00:00.250Z", "bob", "bob"),
 		],
-		[row(5, "removed", 1, at(6), "bob"), row(4, "done", 1, at(5), "bob")],
+		[row(5, "removed", 1, at(6), "bob", "", "removed"), row(4, "done", 1, at(5), "bob", "", "done")],
 		[row(6, "back", 2, at(4), "al"), row(1, "old", 1, at(2), "bob")],
 		[row(3, "none", 0, at(1), "eve")],
 	];
@@ -459,7 +468,7 @@ scenario("control characters of a title, an author or a name are shown and not o
 		.split("\n")
 		.slice(0, -1)
 		.map((line) => line.split("\t"));
-	check(rows.length === 2 && rows.every((row) => row.length === 7), `it prints ${JSON.stringify(text)}`);
+	check(rows.length === 2 && rows.every((row) => row.length === 8), `it prints ${JSON.stringify(text)}`);
 	const [x, y] = [rows.find((row) => row[0] === "aaaaaa"), rows.find((row) => row[0] === "bbbbbb")];
 	check(x[1].startsWith("a\\x1b[2j\\x09b\\x0ac\\x"), `the title is ${x[1]}`);
 	check(y[1].includes("y\\x1b[2j\\x0a\\x09z"), `the title is ${y[1]}`);

@@ -337,6 +337,6 @@ describe.each(["dash", "busybox"] as const)("xfer.sh board in %s", (shell) => {
 		expect(result).toMatchObject({ code: 0, err: "" });
 		expect(result.out).toMatch(/^status 3\n\/ kept x \w*e\w* 0*22\n$/);
 		expect(fs.readFileSync(path.join(home, "three"), "utf8")).toBe("three\n");
-		expect(fs.readFileSync(path.join(home, "out"), "utf8")).toMatch(/^\w{6}\tA title\tbob\t2\t\S+\tbob\tbob\n$/);
+		expect(fs.readFileSync(path.join(home, "out"), "utf8")).toMatch(/^\w{6}\tA title\tbob\t2\t\S+\tbob\tbob\t\n$/);
 	});
 });

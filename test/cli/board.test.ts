@@ -333,7 +333,7 @@ describe("a CARD", () => {
 });
 
 describe("list", () => {
-	test("is a line a Card, newest activity first, with tabs: id, title, by, Entries, date and author of the last, holder", async () => {
+	test("is a line a Card, newest activity first, with tabs: id, title, by, Entries, date and author of the last, holder, whether done", async () => {
 		const { x, bob, put, card } = make();
 		put("old-aaaaaa.md", "---\nid: aaaaaa\ntitle: Old\ncreated_by: carol\ncreated_at: 2020-01-02T03:04:05.000Z\n---\n");
 		put("new-bbbbbb.md", "---\nid: bbbbbb\ntitle: In the middle\ncreated_by: carol\ncreated_at: 2021-01-02T03:04:05.000Z\n---\n");
@@ -344,9 +344,9 @@ describe("list", () => {
 		expect(result).toMatchObject({ code: 0, err: "" });
 		const last = expect.stringMatching(DATE);
 		expect(rows(result)).toEqual([
-			[idOf(file), "Cache", "alice", "2", last, "bob", "bob"],
-			["bbbbbb", "In the middle", "carol", "0", "2021-01-02T03:04:05.000Z", "carol", ""],
-			["aaaaaa", "Old", "carol", "0", "2020-01-02T03:04:05.000Z", "carol", ""],
+			[idOf(file), "Cache", "alice", "2", last, "bob", "bob", ""],
+			["bbbbbb", "In the middle", "carol", "0", "2021-01-02T03:04:05.000Z", "carol", "", ""],
+			["aaaaaa", "Old", "carol", "0", "2020-01-02T03:04:05.000Z", "carol", "", ""],
 		]);
 		await x("add", "old", "fresh");
 		expect(rows(await x()).map(([id]) => id)).toEqual(["aaaaaa", idOf(file), "bbbbbb"]);

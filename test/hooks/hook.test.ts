@@ -1,4 +1,5 @@
 /** `xfer hook`: a host's recorded events in, what its documents accept out; and each Handoff shown to one session. */
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -87,12 +88,17 @@ describe("the time it takes", () => {
 		}
 	});
 
-	test("the log begins anew when it has grown", async () => {
+	test("the log begins anew when it has grown, and what is no file in its place holds nobody up", async () => {
 		const { root, host } = hostsIn();
-		fs.writeFileSync(path.join(root, "hook.log"), "x".repeat(300_000));
-		await host().shell(`${hookLine} claude Stop`, "no json");
-		expect(fs.statSync(path.join(root, "hook.log")).size).toBeLessThan(1000);
+		const log = path.join(root, "hook.log");
+		fs.writeFileSync(log, "x".repeat(2 ** 20));
+		const claude = host();
+		for (let n = 0; n < 2; n++) await claude.shell(`${hookLine} claude Stop`, "no json");
+		expect(fs.readFileSync(log, "utf8")).toMatch(/^\S+Z \d+ claude Stop: standard input is no JSON object.*\n$/);
 		expect(ls(root)).toContain("hook.log.1");
+		fs.rmSync(log);
+		execFileSync("mkfifo", [log]);
+		expect(await claude.shell(`${hookLine} claude Stop`, "no json")).toEqual({ code: 0, out: "", err: "" });
 	});
 });
 
