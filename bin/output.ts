@@ -53,7 +53,7 @@ export function isTerminal(): boolean {
 }
 
 /** `node:tty` brings the network along, so it is loaded only for what may be a terminal. */
-function isatty(fd: number): boolean {
+export function isatty(fd: number): boolean {
 	try {
 		return fstatSync(fd).isCharacterDevice() && process.getBuiltinModule("node:tty").isatty(fd);
 	} catch {
@@ -205,8 +205,20 @@ function tooLarge(size: string, limit: number): XferError {
 	);
 }
 
-function write(fd: number, text: string | Uint8Array): void {
+type Writer = (bytes: Uint8Array) => void;
+const writers = new Map<1 | 2, Writer>();
+/** From now on what is printed to a descriptor goes to this. */
+export function divert(fd: 1 | 2, writer: Writer): void {
+	writers.set(fd, writer);
+}
+
+function write(fd: 1 | 2, text: string | Uint8Array): void {
 	const bytes = typeof text === "string" ? Buffer.from(text) : text;
+	const writer = writers.get(fd);
+	if (writer) {
+		writer(bytes);
+		return;
+	}
 	for (let at = 0; at < bytes.length; ) {
 		const count = retry(() => writeSync(fd, bytes, at), ["EPIPE", "EBADF"]);
 		if (count === undefined) throw new ClosedOutput();

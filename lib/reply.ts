@@ -1,5 +1,5 @@
 import { XferError } from "./errors.ts";
-import { stateOf } from "./filename.ts";
+import { pickId, stateOf } from "./filename.ts";
 import type { Listed } from "./inbox.ts";
 import type { Message } from "./maildir.ts";
 import { type Outgoing, replyTo } from "./send.ts";
@@ -31,7 +31,7 @@ export function replyAbout(tree: Tree, me: string, piece: string, instance: stri
 		original = inbox.look(message);
 	} catch (error) {
 		if (!(error instanceof XferError) || error.code !== "EHANDOFF") throw error;
-		const [standing] = sent.standings([sent.find(piece)]);
+		const [standing] = sent.standings([pickId(sent.ids(), piece, `what ${me} received and sent: the ID comes first`)]);
 		original = standing?.handoff;
 		recipient = standing?.to ?? "";
 	}

@@ -3,7 +3,8 @@ import { launchdPlist, systemdUnit } from "../../lib/adapter/unit.ts";
 import { XferError } from "../../lib/errors.ts";
 import { openTree } from "../../lib/tree.ts";
 import { visibleLines } from "../../lib/visible.ts";
-import { isTerminal, note, print, printJson, tellPolling } from "../output.ts";
+import { divert, isTerminal, note, print, printJson, tellPolling } from "../output.ts";
+import { PatientOutput } from "./patient.ts";
 
 /** Is an Adapter Daemon until a signal, or with `once` until nothing waits. */
 export async function runDaemon(
@@ -29,6 +30,11 @@ export async function runDaemon(
 		const to = json ? 2 : fd; // standard output is for the documents then
 		quietly(() => print(isTerminal() ? visibleLines(chunk.toString("utf8")) : chunk, to));
 	};
+	const outputs = ([1, 2] as const).map((fd) => {
+		const output = PatientOutput.on(fd);
+		if (output) divert(fd, (bytes) => output.write(bytes));
+		return output;
+	});
 	try {
 		await runAdapter(tree, name, {
 			...options,
@@ -41,6 +47,8 @@ export async function runDaemon(
 		});
 	} catch (error) {
 		if (!stop.signal.aborted || error !== stop.signal.reason) throw error;
+	} finally {
+		await Promise.all(outputs.map((output) => output?.end()));
 	}
 }
 

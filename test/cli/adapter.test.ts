@@ -1,4 +1,5 @@
 /** `xfer adapter`: a command for each Handoff. */
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -367,6 +368,30 @@ describe("the daemon", () => {
 		expect(isThere(Number(fs.readFileSync(file("pid"), "utf8")))).toBe(false);
 		expect(ls(root, "nodes/ci/cur")).toEqual(before);
 		expect(before).toEqual([expect.stringContaining(`${id},L=`)]);
+	});
+
+	test("is not held up by who does not read what it prints, and a slow reader gets all of it", async () => {
+		const { root, home, env, tree, send, states } = make();
+		execFileSync("mkfifo", [path.join(home, "fifo")]);
+		const reader = fs.openSync(path.join(home, "fifo"), fs.constants.O_RDONLY | fs.constants.O_NONBLOCK);
+		onTestFinished(() => fs.closeSync(reader));
+		const adapter = (to: string, ...args: string[]) => ["sh", "-c", `exec "$@" ${to}`, "sh", ...cli, "adapter", "ci", ...args];
+		const child = start(adapter(">fifo 2>&1", "--on-handoff", "head -c 900000 /dev/zero"), { env, cwd: home, stdio: "ignore" });
+		const ended = new Promise((resolve) => child.on("close", resolve));
+		for (let n = 0; n < 3; n++) send(`number ${n}`);
+		await until(() => states().filter((state) => state === ":2,S").length === 3, "the end of the third");
+		expect(tree.node("ci").live()).toBeDefined();
+		child.kill("SIGTERM");
+		expect(await ended).toBe(0);
+		const bytes = Buffer.alloc(200);
+		expect(bytes.toString("utf8", 0, fs.readSync(reader, bytes))).toMatch(/^xfer: ci is live/);
+
+		send("slow");
+		const line = adapter("| { sleep 0.5; wc -c; }", "--once", "--on-handoff", "head -c 900000 /dev/zero").map((word) =>
+			word.replace("exec ", ""),
+		);
+		expect((await run(line, { env, cwd: home })).out.trim()).toBe("900000");
+		expect(ls(root, "nodes/ci/new")).toEqual([]);
 	});
 
 	test("renews the leases of what takes longer", async () => {
