@@ -2,7 +2,7 @@ import { type AdapterEvent, type AdapterOptions, runAdapter } from "../../lib/ad
 import { launchdPlist, systemdUnit } from "../../lib/adapter/unit.ts";
 import { XferError } from "../../lib/errors.ts";
 import { openTree } from "../../lib/tree.ts";
-import { visibleLines } from "../../lib/visible.ts";
+import { visible, visibleLines } from "../../lib/visible.ts";
 import { divert, isTerminal, note, print, printJson, tellPolling } from "../output.ts";
 import { PatientOutput } from "./patient.ts";
 
@@ -24,7 +24,7 @@ export async function runDaemon(
 	for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, onSignal);
 	const onEvent = (event: AdapterEvent) => {
 		if (json) quietly(() => printJson("xfer.adapter/1", documentOf(name, event)));
-		else note(`xfer: ${event.text}`);
+		else note(`xfer: ${visible(event.text)}`); // on a line: a name may hold line ends
 	};
 	const onOutput = (fd: 1 | 2, chunk: Buffer) => {
 		const to = json ? 2 : fd; // standard output is for the documents then

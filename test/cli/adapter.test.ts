@@ -370,6 +370,14 @@ describe("the daemon", () => {
 		expect(before).toEqual([expect.stringContaining(`${id},L=`)]);
 	});
 
+	test("says each thing on one line, whatever a file's name holds", async () => {
+		const { root, once, log } = make();
+		fs.writeFileSync(path.join(root, "nodes/ci/new/1.x\nforged"), "---\nfrom: bob\n---\nx");
+		const { err } = await once("--on-handoff", "cat >/dev/null");
+		expect(err).toContain("forged");
+		for (const text of [err, log()]) expect(text).not.toMatch(/^forged/m);
+	});
+
 	test("is not held up by who does not read what it prints, and a slow reader gets all of it", async () => {
 		const { root, home, env, tree, send, states } = make();
 		execFileSync("mkfifo", [path.join(home, "fifo")]);
