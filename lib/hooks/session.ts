@@ -32,8 +32,8 @@ export interface Me {
 
 /** ms for which what a hook has in hand is in hand: it lives for less, and what it could not finish comes back soon. */
 const lease = 10_000;
-/** ms that another hook of the same session gets to say that it is. */
-const patience = 400;
+/** ms that another hook of the same process gets to say which session it is. */
+const patience = 800;
 
 /** The tree as this session's own: what started the host hands down nothing that is the session's. */
 function open(env: HostSession["env"], instance?: string): Tree {
@@ -59,22 +59,22 @@ export async function become(session: HostSession, begins: boolean, signal: Abor
 	if (begins && session.host.single) for (const node of former) letGo(node); // of this very process, which has one session at a time
 	const given = session.name ?? inherited(tree, session.env);
 	const names = [...(away ? [away.name] : []), ...nearNames(given ?? derived(session))];
-	for (const name of names) {
+	for (let at = 0; at < names.length; ) {
+		const name = names[at] ?? "";
 		const there = tree.has(name) ? tree.node(name) : undefined;
-		const holder = there?.live();
-		if (there && holder) {
-			if (await isMine(there, holder, session)) return as(session, name, holder);
+		const holder = there && (await whoIsThere(there, session));
+		if (holder) return as(session, name, holder);
+		if (holder === null || (there && there !== away && !given && (there.name !== name || isElsewhere(there, session)))) {
+			at++;
 			continue;
 		}
-		if (there && there !== away && !given && (there.name !== name || isElsewhere(there, session))) continue;
 		if (there) dropStale(tree.context, there.directory, session.pid); // its holder was killed, and a hook has no time to watch it
 		try {
 			return await goLive(session, name, given === undefined, signal);
 		} catch (error) {
+			// Another was faster, perhaps another hook of this session: it is looked at again.
 			if (!(error instanceof XferError) || error.code !== "EHELD") throw error;
-			const node = tree.node(name);
-			const first = node.live();
-			if (first && (await isMine(node, first, session))) return as(session, name, first);
+			signal.throwIfAborted();
 		}
 	}
 	throw new XferError("EHELD", `${names[0]} and its like are all live, or of other directories`, "give a name of its own: --name NAME");
@@ -181,13 +181,18 @@ function isElsewhere(node: Node, { cwd }: HostSession): boolean {
 	return there !== undefined && there !== cwd;
 }
 
-/** Whether who is live there is another hook of this session, which may just be about to say so. */
-async function isMine(node: Node, holder: Holder, { host, id, pid }: HostSession): Promise<boolean> {
-	if (holder.pid !== pid) return false;
+/**
+ * Who is live there for this session: another hook of it, which may just be about to say so. Undefined: nobody; null: somebody else.
+ * @throws {XferError} EHELD when a hook of this process does not say: a second Node would be one too many, and the next hook finds this one
+ */
+async function whoIsThere(node: Node, { host, id, pid }: HostSession): Promise<Holder | null | undefined> {
 	for (const end = performance.now() + patience; ; ) {
+		const holder = node.live(); // of several that try at once, another one at the next look
+		if (!holder) return undefined;
+		if (holder.pid !== pid) return null;
 		const { instance, session, agent } = readPresence(node.directory);
-		if (instance === holder.instance) return session === id && agent === host.name;
-		if (performance.now() > end) return false;
+		if (instance === holder.instance) return session === id && agent === host.name ? holder : null;
+		if (performance.now() > end) throw new XferError("EHELD", `another hook of this process is just becoming ${node.name}`);
 		await new Promise((resolve) => setTimeout(resolve, 10));
 	}
 }

@@ -76,6 +76,22 @@ describe("the holder of the lock", () => {
 		}
 	});
 
+	test("that is only just beginning makes nobody take a second name", async () => {
+		const { hook, host, root, tree } = hostsIn();
+		const claude = host();
+		await hook(claude, "claude", "SessionStart");
+		// As a hook leaves it that is slow to say which session it is.
+		const directory = path.join(root, "nodes/claude-proj");
+		const [first = ""] = ls(directory, "live.lock");
+		const lock = fs.readFileSync(path.join(directory, "live.lock", first), "utf8");
+		fs.rmSync(path.join(directory, "node.md"));
+		fs.rmSync(path.join(directory, "live.lock"), { recursive: true });
+		fs.mkdirSync(path.join(directory, "live.lock"));
+		fs.writeFileSync(path.join(directory, "live.lock/aaaaaaaa"), lock);
+		expect(await hook(claude, "claude", "UserPromptSubmit")).toEqual({ code: 0, out: "", err: "" });
+		expect(tree.names()).toEqual(["bob", "claude-proj"]);
+	});
+
 	test("that was killed long ago is started by the next hook, under the same name", async () => {
 		const { hook, host, root, tree, send } = hostsIn();
 		const claude = host();

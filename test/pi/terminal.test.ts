@@ -1,6 +1,7 @@
 /** pi in a terminal: what a person sees of mail, and that nothing in it disturbs the screen, the keys or pi. */
 import fs from "node:fs";
 import path from "node:path";
+import stringWidth from "string-width";
 import { describe, expect, test } from "vitest";
 import { shortId } from "../../lib/index.ts";
 import { until } from "../helpers.ts";
@@ -67,7 +68,7 @@ describe("what arrives", () => {
 						tui
 							.screen()
 							.split("\n")
-							.every((line) => line.length <= width),
+							.every((line) => stringWidth(line) <= width),
 					"the new width",
 				);
 			}
