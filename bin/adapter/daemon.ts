@@ -48,7 +48,9 @@ export async function runDaemon(
 	} catch (error) {
 		if (!stop.signal.aborted || error !== stop.signal.reason) throw error;
 	} finally {
-		await Promise.all(outputs.map((output) => output?.end()));
+		await Promise.all(outputs.map((output) => output?.end(stop.signal)));
+		const left = outputs.reduce((sum, output) => sum + (output?.left ?? 0), 0);
+		if (left > 0) note(`xfer: ${left} bytes of output were left out: nobody read them (adapter.log has what happened)`);
 	}
 }
 

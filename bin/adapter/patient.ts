@@ -5,8 +5,8 @@ import { isatty } from "../output.ts";
 
 const { O_NOCTTY, O_NONBLOCK, O_WRONLY } = constants;
 /** Bytes that wait for who does not read; what comes then is left out. */
-const most = 1024 * 1024;
-/** ms between two tries, and how many of them there are at the end. */
+const most = 16 * 1024 * 1024;
+/** ms between two tries, and how many in a row may be in vain once the daemon was told to end. */
 const pause = 100;
 const lastTries = 20;
 
@@ -16,6 +16,12 @@ export class PatientOutput {
 	#waiting: Buffer[] = [];
 	#size = 0;
 	#timer: NodeJS.Timeout | undefined;
+	#left = 0;
+
+	/** Bytes that were left out. */
+	get left(): number {
+		return this.#left;
+	}
 
 	/** @returns undefined for a file, and for what can't be opened anew: to those who share our descriptor it is to stay as it is */
 	static on(fd: 1 | 2): PatientOutput | undefined {
@@ -32,17 +38,22 @@ export class PatientOutput {
 	}
 
 	write(bytes: Uint8Array): void {
-		if (this.#size + bytes.length > most) return;
+		if (this.#size + bytes.length > most) {
+			this.#left += bytes.length;
+			return;
+		}
 		this.#waiting.push(Buffer.from(bytes));
 		this.#size += bytes.length;
 		this.#drain();
 	}
 
-	/** Waits a little for what is still to be read. */
-	async end(): Promise<void> {
-		for (let n = 0; n < lastTries && this.#size > 0; n++) {
+	/** Waits for what is still to be read: by whoever reads it as long as that takes, and by nobody only until `stop`. */
+	async end(stop: AbortSignal): Promise<void> {
+		for (let vain = 0; this.#size > 0 && (vain < lastTries || !stop.aborted); vain++) {
+			const before = this.#size;
 			await sleep(pause);
 			this.#drain();
+			if (this.#size < before) vain = 0;
 		}
 		clearTimeout(this.#timer);
 	}

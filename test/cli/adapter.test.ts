@@ -395,10 +395,10 @@ describe("the daemon", () => {
 		expect(bytes.toString("utf8", 0, fs.readSync(reader, bytes))).toMatch(/^xfer: ci is live/);
 
 		send("slow");
-		const line = adapter("| { sleep 0.5; wc -c; }", "--once", "--on-handoff", "head -c 900000 /dev/zero").map((word) =>
+		const line = adapter("| { sleep 4; wc -c; }", "--once", "--on-handoff", "head -c 9000000 /dev/zero").map((word) =>
 			word.replace("exec ", ""),
 		);
-		expect((await run(line, { env, cwd: home })).out.trim()).toBe("900000");
+		expect((await run(line, { env, cwd: home })).out.trim()).toBe("9000000"); // later than a daemon that is told to end would wait
 		expect(ls(root, "nodes/ci/new")).toEqual([]);
 	});
 
