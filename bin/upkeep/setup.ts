@@ -73,6 +73,7 @@ function agrees(question: string): boolean {
 function ourselves(): { words: string[]; line: string } {
 	const script = realpathSync(process.argv[1] ?? "");
 	for (const directory of (process.env.PATH ?? "").split(":")) {
+		if (directory.endsWith("node_modules/.bin")) continue; // npx puts it there, for this run only
 		try {
 			const found = realpathSync(`${directory || "."}/xfer`);
 			if (found !== script) break; // another xfer: then not by name
